@@ -121,7 +121,7 @@ class ClusterGrowth:
         return facts
 
     def _old(self) -> GroupMeans:
-        """Clusters of the old rows, from the earlier result."""
+        """Sizes, means and inertia of the clusters of the old rows, from the earlier result."""
         counts = np.asarray(self.earlier.counts[...], np.float64)
         own_means = np.asarray(self.earlier["means"][...], np.float64)
         centers = np.asarray(self.earlier.centers[...], np.float64)
@@ -154,7 +154,7 @@ NOWHERE_LABELS = ScratchMatrix(NOWHERE, 0, 1, np.dtype(np.int32))
 
 
 def _group_means(clusters: Clusters) -> GroupMeans:
-    """Clusters of rows that a step has labeled."""
+    """Sizes, means and inertia of the clusters of rows that one step of kmeans has labeled."""
     centers = clusters.centers
     new_means = means(centers, clusters.shift, clusters.sums, clusters.counts)
     return GroupMeans(clusters.counts, new_means, centers, clusters.inertia[-1])

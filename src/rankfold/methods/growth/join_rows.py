@@ -18,7 +18,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 @dataclass(frozen=True, slots=True)
 class JoinRows(DeclaredFold):
-    """Fold that writes earlier rows and then new ones, by whole chunks."""
+    """Fold that writes an array of a result by whole chunks: rows of an earlier result, then new ones."""
 
     cut: Cut
     earlier: Source

@@ -5,9 +5,9 @@ how far A v is from s u and A'u from s v, for every component, and how far the s
 orthonormal. It is independent evidence, and costs one read.
 
 The long factor L has a row for each long row of the matrix: for each row, or each column if the matrix is
-swept along its columns. A panel (long rows read at a time) and its rows of L are used together while in cache,
-grain by grain (rows of one product). Squares of the long residuals are summed at once; products of the panel
-with its rows of L sum to A'L for the short residuals.
+swept along its columns. A panel (long rows read at a time) and its rows of L are used together while in
+cache, grain by grain (rows of one product). Squares of the long residuals are summed at once; products of the
+panel with its rows of L sum to A'L for the short residuals.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Verify(OverPanels):
     def sums(self) -> Mapping[str, Sum]:
         """Sums over all long rows, from which residuals and orthogonality follow.
 
-        ``left`` (k,) are squares of the columns of A S - L s, ``product`` (short, k) is A'L, ``gram`` (k, k) is
-        L'L, ``squares`` (1,) those of A; also count and position of bad numbers.
+        ``left`` (k,) are squares of the columns of A S - L s, ``product`` (short, k) is A'L, ``gram`` (k, k)
+        is L'L, ``squares`` (1,) those of A; also count and position of bad numbers.
         """
         k = self.rank
         product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))

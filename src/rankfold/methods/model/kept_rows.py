@@ -21,7 +21,7 @@ class KeepRows(OverPanels):
     row_seconds: float
 
     def sums(self) -> Mapping[str, Sum]:
-        """All rows (m, n), of which each stream (a part of the rows) fills in its own; count of bad numbers."""
+        """All rows (m, n), of which each stream (part of the rows) fills in its own; count of bad numbers."""
         return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

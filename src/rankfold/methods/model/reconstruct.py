@@ -63,7 +63,7 @@ class Rebuild(OverPanels):
     """Index of the first row of the long factor (the one of the longer side of the output) to rebuild."""
 
     other: Source
-    """The factor of the short side."""
+    """The factor of the shorter side of the output."""
 
     short: Span
     """Range of columns, or rows, of the short side to write."""

@@ -61,7 +61,7 @@ class VerifySparse(OverStoredNumbers):
     def buffers(self) -> Mapping[str, Buffer]:
         """A transposed panel; ``short`` (n, k), the short factor; mean and factor of columns; products.
 
-        ``y`` (rows, k) is a panel of A times the short factor, ``long`` (rows, k) its rows of the long factor.
+        ``y`` (rows, k) is a panel of A times the short factor, ``long`` (rows, k) its rows of the long one.
         """
         rows, rank = self.cut.panel_rows, len(self.values)
         return {
@@ -77,9 +77,10 @@ class VerifySparse(OverStoredNumbers):
     def sums(self) -> Mapping[str, Sum]:
         """Sums over all rows, from which residuals and orthogonality follow.
 
-        ``left`` (k,) are squares of the columns of A V - L s, ``gram`` (k, k) is L'L, ``squares`` (1,) those of
-        A. ``product`` (n, k) is that of the stored matrix, transposed, with L; ``long`` (k,) are the column
-        sums of L, for the term of the mean that ``finish`` subtracts. Also count and position of bad numbers.
+        ``left`` (k,) are squares of the columns of A V - L s, ``gram`` (k, k) is L'L, ``squares`` (1,) those
+        of A. ``product`` (n, k) is that of the stored matrix, transposed, with L; ``long`` (k,) are the
+        column sums of L, for the term of the mean that ``finish`` subtracts. Also count and position of bad
+        numbers.
         """
         k = len(self.values)
         product, gram = Sum((self.panels.view.short, k)), Sum((k, k))

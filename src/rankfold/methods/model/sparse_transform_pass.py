@@ -46,10 +46,10 @@ class ProjectSparseRows(OverStoredNumbers):
     """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean and factor of each column."""
+    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
 
     weights: Float64
-    """(k,) factors of the products."""
+    """(k,) factors that coordinates are multiplied by before they are written."""
 
     square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""

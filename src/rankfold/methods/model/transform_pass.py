@@ -43,10 +43,10 @@ class ProjectRows(OverPanels):
     """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean and factor of each column."""
+    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
 
     weights: Float64
-    """(k,) factors of the products."""
+    """(k,) factors that coordinates are multiplied by before they are written."""
 
     square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
@@ -190,7 +190,7 @@ class ProjectColumns(OverPanels):
     """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean and factor of each column."""
+    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
 
     square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
@@ -200,7 +200,7 @@ class ProjectColumns(OverPanels):
     kernels = (measure, subtract, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows of the basis for a grain of columns, mean and factor of these, and their product ``y`` (m, k)."""
+        """Rows of the basis for a grain of columns, mean and factor of these, and product ``y`` (m, k)."""
         rows, dtype = self.panels.grain_rows, self.panels.dtype
         return {
             "basis": Buffer((rows, self.basis.columns), dtype),

@@ -118,7 +118,7 @@ class Nonnegative:
         return cls(source, parameters, short, custom)
 
     def request(self) -> dict[str, Any]:
-        """Parameters and a hash of the start."""
+        """Parameters of the factorization, and a hash of the starting factor, as a dictionary."""
         return {**self.parameters.as_dict(), "start": digest(self.custom)}
 
     def outputs(self) -> tuple[Output, ...]:

@@ -46,13 +46,13 @@ class FactorRequest:
     constraint_h: Constraint = "nonnegative"
     tol: float = DEFAULT_FALL
     grad_tol: float = 0.0
-    """Stationarity below which passes end."""
+    """Norm of the projected gradient at which passes end; 0 for no such limit."""
 
     time_limit: float = 0.0
     """Seconds after which no pass begins; 0 for no limit."""
 
     passes: int = 0
-    """Most reads; 0 for the default of the solver."""
+    """Most reads of the matrix; 0 for the default of the solver."""
 
     seed: int = 0
 

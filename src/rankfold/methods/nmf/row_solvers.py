@@ -53,14 +53,15 @@ class RowSolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """Cyclic coordinate descent (HALS)."""
+    """Solver of rows by cyclic coordinate descent (HALS)."""
 
     sweeps: int
+    """Number of sweeps over the components."""
 
     kernels = (descend_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Run sweeps of coordinate descent."""
+        """Improve rows by sweeps of coordinate descent; ``fresh`` rows by ``FIRST_SWEEPS`` of them."""
         b -= linear
         _clear_useless(gram, linear, w)
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
@@ -72,7 +73,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Pivoting:
-    """Exact rows by block principal pivoting, in float64, also with an upper bound or with sum one."""
+    """Solver of exact rows by block principal pivoting, in float64, also with an upper bound or sum one."""
 
     upper: float = np.inf
     simplex: bool = False
@@ -80,7 +81,7 @@ class Pivoting:
     kernels = (solve_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Solve rows exactly."""
+        """Solve rows exactly, by block principal pivoting that starts from ``w``."""
         wide = w.astype(np.float64)
         right = (b - linear).astype(np.float64)
         solve_rows(gram.astype(np.float64), right, w=wide, upper=self.upper, simplex=self.simplex)
@@ -93,7 +94,10 @@ class Pivoting:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicative:
-    """Multiplicative updates with a floor above zero, since they cannot leave zero; rows start by descent."""
+    """Solver of rows by multiplicative updates, which cannot leave zero and so have a floor above it.
+
+    Rows start by descent.
+    """
 
     sweeps: int
     scale: float
@@ -119,7 +123,7 @@ class Multiplicative:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """ADMM, for rows with an upper bound or a sum of one."""
+    """Solver of rows by ADMM, for rows with an upper bound or a sum of one."""
 
     sweeps: int
     upper: float = np.inf
@@ -128,7 +132,7 @@ class Splitting:
     kernels = (split_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Run iterations of ADMM."""
+        """Improve rows by iterations of ADMM."""
         b -= linear
         if not self.simplex:
             _clear_useless(gram, linear, w)

@@ -22,7 +22,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics(OverPanels):
-    """Fold of ``x - shift`` into column sums and sums of squares."""
+    """Fold that sums the columns of ``x - shift`` and their squares over all rows."""
 
     panels: Panels
     shift: npt.NDArray[np.float64]

@@ -32,7 +32,7 @@ class Combination:
 
     parts: tuple[ScratchMatrix, ...]
     constants: Path
-    """Path of a part with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
+    """Path of a checkpoint file with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
 
     columns: int
     """Number of columns of the coefficients C."""
@@ -123,7 +123,7 @@ class OverCombination(DeclaredFold):
         return 8 * max(rows, sum(columns) * self.combination.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The buffers of the combination."""
+        """Buffers for one grain of the combination: see ``Combination.buffers``."""
         return self.combination.buffers(self.grain_rows)
 
     @property

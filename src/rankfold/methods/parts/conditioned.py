@@ -130,7 +130,7 @@ class OverConditionedPanels(OverColumns):
 
     @property
     def shift_part(self) -> Path | None:
-        """Path of the part with ``shift`` (short,); None if the fold holds it itself."""
+        """Path of the checkpoint file with ``shift`` (short,); None if the fold holds it itself."""
         return None
 
     @property

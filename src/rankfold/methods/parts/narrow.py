@@ -18,7 +18,7 @@ from rankfold.pipeline.storage.checkpoint import State
 
 @dataclass(frozen=True, slots=True)
 class NarrowGram(OverCombination):
-    """Fold of rows of a combination into their Gram matrix."""
+    """Fold that sums the Gram matrix of a combination's columns over all rows."""
 
     combination: Combination
     cut: Cut
@@ -48,7 +48,7 @@ class NarrowGram(OverCombination):
 
 @dataclass(frozen=True, slots=True)
 class NarrowR(OverCombination):
-    """Fold of rows of a combination into their R factor."""
+    """Fold that finds the R factor of a combination by a tree of Householder factorizations."""
 
     combination: Combination
     cut: Cut

@@ -199,7 +199,7 @@ class OverPanels(DeclaredFold):
 
     @property
     def cut(self) -> Cut:
-        """Cut of the long rows into panels and streams."""
+        """Cut of the long rows into panels and streams (rows that are summed in order)."""
         return self.panels.cut
 
     @property

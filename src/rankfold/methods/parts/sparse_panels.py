@@ -110,7 +110,7 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def cut(self) -> Cut:
-        """Cut of the lines into panels and streams."""
+        """Cut of the lines into panels and streams (lines that are summed in order)."""
         return self.panels.cut
 
     @property
@@ -283,7 +283,7 @@ class OverSparsePanels(OverStoredNumbers):
 
 @dataclass(frozen=True, slots=True)
 class SparseStatistics(OverSparsePanels):
-    """Fold of ``x - shift`` into column sums and sums of squares."""
+    """Fold that sums the columns of ``x - shift`` and their squares over all rows of a sparse matrix."""
 
     panels: SparsePanels
     centering: Centering

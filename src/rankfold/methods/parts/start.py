@@ -139,7 +139,7 @@ class Start:
     """Power of two that brings the largest sampled element near 1."""
 
     block_path: Path
-    """Path of a part with the result of ``leading_block`` on the sample, or ``NO_BLOCK``."""
+    """Path of a checkpoint file with the result of ``leading_block`` on the sample, or ``NO_BLOCK``."""
 
     @property
     def from_sample(self) -> bool:

@@ -34,7 +34,7 @@ class WriteRows(OverCombination):
     """Panels are whole chunks of the array."""
 
     constants: Path
-    """Path of a part with ``rotation`` (width, k) and ``weights`` (k,)."""
+    """Path of a checkpoint file with ``rotation`` (width, k) and ``weights`` (k,)."""
 
     array: Path
     """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""

@@ -60,7 +60,7 @@ class FromMatrix:
 
     preconditioner: Preconditioner
     coefficients: Float64
-    """(preconditioner.width, k)."""
+    """(preconditioner.width, k) coefficients of the long factor on the columns of Y."""
 
     centering: Centering
 

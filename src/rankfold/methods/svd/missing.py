@@ -109,7 +109,7 @@ class RowSketch:
     """A sketch of all rows that no basis depends on: what it shows outside a basis is really there."""
 
     path: Path
-    """Path of a part with ``rows`` (l, short)."""
+    """Path of a checkpoint file with ``rows`` (l, short)."""
 
     def look_outside(self, basis: Iterable[Float64], remainder: float, total: float, eps: float) -> Outside:
         """Bound A (I - Q Q') for a basis Q, which is given block by block.

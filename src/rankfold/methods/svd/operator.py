@@ -87,7 +87,7 @@ class Operator(Protocol):
 
     @property
     def short(self) -> int:
-        """Length of the vectors."""
+        """Length of the vectors that it multiplies."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -99,7 +99,7 @@ class Operator(Protocol):
 
     @property
     def is_exhausted(self) -> bool:
-        """True if it may not be applied again."""
+        """True if the operator may not be applied again, as its passes are used up."""
 
     def first(self, width: int) -> Float64:
         """Orthonormal block (short, width) to begin with."""
@@ -114,7 +114,7 @@ class Operator(Protocol):
         """Make another sketch of rows in the next pass if one was made: the basis depends on the last one."""
 
     def drop(self, block: Block) -> None:
-        """Free the scratch of a block that is no longer needed."""
+        """Delete the scratch file of a block that is no longer needed."""
 
     def refine(self) -> None:
         """Use the full precision of the type from now on. Called after a coarse application."""
@@ -218,7 +218,7 @@ class CenteredMatrix:
 
     @property
     def columns(self) -> Statistics:
-        """Statistics of the columns, which a pass has measured."""
+        """Statistics of the columns, measured by a pass; ``TypeError`` before that."""
         if self.column_statistics is None:
             raise TypeError("columns are known after a pass")
         return self.column_statistics
@@ -248,7 +248,7 @@ class CenteredMatrix:
         self.sketch_rows, self.sketch_purpose = self.strategy.sketch_rows, Purpose.ROW_SIGNS_AGAIN
 
     def drop(self, block: Block) -> None:
-        """Free the scratch of a block."""
+        """Delete the scratch file with the products Y of a block."""
         self.run.drop(block.y)
 
     def refine(self) -> None:

@@ -172,7 +172,7 @@ def _has_room(arrangement: Arrangement, budget: Budget, *, half: bool) -> bool:
 
 
 def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) -> None:
-    """Raise for a matrix that would take more than half of the memory."""
+    """Raise ``MemoryBudgetError`` for a matrix held in memory that would take more than half of it."""
     raise MemoryBudgetError.of(
         f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "
         f"half of memory= (--memory) at most, which is {format_bytes(budget.memory_bytes // 2)}. Give "

@@ -49,7 +49,7 @@ class Basis:
 
     @property
     def width(self) -> int:
-        """Columns of all blocks."""
+        """Number of columns of all blocks together."""
         return sum(block.width for block in self.blocks)
 
     def each(self, name: str) -> Iterator[Float64]:
@@ -67,7 +67,7 @@ class Basis:
         self.products = _add_border(self.products, column, row)
 
     def combine(self, name: str, coefficients: Float64) -> Float64:
-        """``[Q_1 ...] @ coefficients`` or ``[Z_1 ...] @ coefficients``."""
+        """``[Q_1 ...] @ coefficients`` for the name "q", ``[Z_1 ...] @ coefficients`` for "z"; (short, k)."""
         shape = len(self.blocks[0].load(name)), coefficients.shape[1]
         total, row = np.zeros(shape, self.products.dtype), 0
         for block in self.blocks:
@@ -376,5 +376,5 @@ class Convergence:
 
     @property
     def stalls(self) -> bool:
-        """True if the last pass left more than half of the error before it."""
+        """True if the error after the last pass is more than half of that after the pass before."""
         return len(self.errors) > 1 and self.errors[-1] > self.errors[-2] / 2

@@ -145,7 +145,7 @@ class Strategy:
     """Passes that measure columns before all others: 1 where scaling needs that, else 0."""
 
     sample: Sample
-    """Rows to read before the first pass."""
+    """Sample of rows to read before the first pass."""
 
     sketch_rows: int
     """Rows of the sketch that shows what a block misses; 0 for no sketch."""

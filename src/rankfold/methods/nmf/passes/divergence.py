@@ -46,7 +46,7 @@ LEAST_SHARE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class DivergencePass(OverPanels):
-    """Fold of one iteration under the divergence over a dense matrix."""
+    """Fold of one iteration under the Kullback-Leibler divergence over a dense matrix."""
 
     panels: Panels
     constants: Path

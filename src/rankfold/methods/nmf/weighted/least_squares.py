@@ -98,7 +98,7 @@ class WeightedPass(OverWeightedPanels):
         return min(gram_rows(self.rank), self.panels.grain_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a grain of the matrix, arrays of ``constants``, rows of L, and Gram matrices of some rows.
+        """Buffers of a grain of the matrix, arrays of ``constants``, rows of L, and Gram matrices of rows.
 
         ``across`` (k, short) is ``right`` transposed, ``pairs`` (short, pairs) the products of every two
         columns of ``right``, ``b`` (grain rows, k) the weighted data times ``right``, ``left`` rows of L,

@@ -35,7 +35,7 @@ class WeightedGrain(NamedTuple):
     x: Array
     weights: Array
     rest: Array
-    """Scratch array of that shape."""
+    """Array of that shape for temporary values."""
 
 
 class OverWeightedPanels(OverPanels):

@@ -37,7 +37,7 @@ class Acceleration:
     """Models of the last passes and how a pass changed them, all in the same coordinates."""
 
     models: list[Float64] = field(default_factory=list)
-    """(n, k + 1) loadings and mean."""
+    """(n, k + 1) loadings and mean of each model."""
 
     changes: list[Float64] = field(default_factory=list)
     """(n, k + 1) changes g(x) - x of each model by a pass."""

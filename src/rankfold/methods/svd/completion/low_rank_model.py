@@ -45,7 +45,7 @@ BLOCK_BYTES = 2**22
 
 
 def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -> RowModel:
-    """A model of these arrays, with the Gram matrix of its loadings."""
+    """Make a model from its arrays, and compute the Gram matrix of its loadings."""
     return RowModel(mean, loadings, loadings.T @ loadings, spread, np.array([noise]))
 
 

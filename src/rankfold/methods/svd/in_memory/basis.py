@@ -45,7 +45,7 @@ class RitzPairs(NamedTuple):
     """Leading eigenpairs of an operator on a basis."""
 
     values: Float64
-    """(count,) decreasing."""
+    """(count,) Ritz values, decreasing."""
 
     vectors: Float64
     """(width, count) coefficients on the basis."""
@@ -89,7 +89,7 @@ class LanczosBasis:
     """Number of columns of K that are in use."""
 
     parent: int = 0
-    """First column of the block that was multiplied last."""
+    """Index of the first column of the block that was multiplied last."""
 
     aside: int = 0
     """Number of pending columns, the first ones, that products leave out until ``rejoin`` is called."""

@@ -56,7 +56,7 @@ class RitzVectors:
     """(k,) squared singular values, as lower bounds."""
 
     vectors: Float64
-    """(short, k) orthonormal."""
+    """(short, k) orthonormal eigenvectors."""
 
     residuals: Float64
     """(k,) norm of C u - theta u, with C the Gram matrix, theta a value and u its vector."""
@@ -167,7 +167,7 @@ class Progress:
     """Largest error, for each time that all values were estimated."""
 
     searches: int = 0
-    """Number of searches that found something."""
+    """Number of searches that found missing copies of a value."""
 
     may_miss: bool = False
     """True if a search had to end before its chance to miss a copy was small enough."""
@@ -310,7 +310,7 @@ class Probes:
     """(rank,) largest values that the wanted ones may reach if nothing new is found."""
 
     end: int = 0
-    """Products of the iteration after which the current probe ends."""
+    """Number of columns multiplied in all at which the current probe ends."""
 
     are_out: bool = False
     """True while probing vectors are multiplied alone."""

@@ -80,7 +80,7 @@ class DenseMatrix:
     """A dense matrix in memory that multiplies blocks of vectors: a ``MatrixInMemory``."""
 
     x: Float64
-    """(rows, columns), centered, scaled, times the unit."""
+    """(rows, columns) matrix, centered, scaled, times the unit."""
 
     statistics: Statistics
     unit: float

@@ -101,13 +101,13 @@ class OutsideSearch:
     """(short, p) orthonormal, outside the basis: what is multiplied next."""
 
     before: Float64
-    """(short, p') the block before; without columns at first."""
+    """(short, p') block that was multiplied last; without columns at first."""
 
     link: Float64
     """(p, p') B: coefficients of the image of the previous block on this block."""
 
     columns: int
-    """Columns of the first block."""
+    """Number of columns of the first block."""
 
     parts: tuple[Float64, Float64]
     """Matrices P of the block and of the one before, (p, columns) and (p', columns): see the module."""

@@ -41,7 +41,7 @@ class FactorInMemory:
     """A ``LongFactor`` in memory: vectors of the longer side."""
 
     vectors: Float64
-    """(long, k) orthonormal."""
+    """(long, k) orthonormal vectors."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
         """Write the vectors times ``weights`` in chunks of the array; return their unweighted Gram matrix."""
@@ -55,7 +55,7 @@ class FactorInMemory:
 
 @dataclass(frozen=True, slots=True)
 class TripletsInMemory:
-    """Leading singular triplets of A, times its unit."""
+    """Leading singular triplets of a matrix in memory; values are those of the matrix times its unit."""
 
     s: Float64
     short: Float64

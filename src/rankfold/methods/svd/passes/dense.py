@@ -37,7 +37,7 @@ class PanelPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """Path of a part with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
+    """Checkpoint file with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
@@ -56,7 +56,7 @@ class PanelPass(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """Path of the part that holds the shift of the columns."""
+        """Path of the checkpoint file that holds the shift of the columns."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:

@@ -49,7 +49,7 @@ class SparsePass(OverSparsePanels):
     panels: SparsePanels
     centering: Centering
     constants: Path
-    """Path of a part with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
+    """Checkpoint file with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None

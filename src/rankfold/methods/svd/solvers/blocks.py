@@ -1,4 +1,8 @@
-"""Base class of solvers by blocks of vectors: fused passes, and sweeps over their blocks on scratch."""
+"""Base class of solvers by blocks of vectors: fused passes, and sweeps over their blocks on scratch.
+
+A fused pass computes both products of a block, A Q and A'A Q, from one read of the matrix; A Q goes to
+scratch (intermediate files).
+"""
 
 from __future__ import annotations
 

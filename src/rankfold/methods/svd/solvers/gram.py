@@ -79,7 +79,7 @@ class GramPass(OverColumns):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device, with the scratch of the product."""
+        """Most bytes on a device, with temporary memory of the product."""
         return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
 
     def sums(self) -> Mapping[str, Sum]:
@@ -251,7 +251,7 @@ class Gram(BlockSolver):
         return 1
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """The Gram pass, and the fused pass."""
+        """Planned sweeps: the Gram pass, the fused pass for the long factor, and sweeps over its products."""
         view = strategy.view
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         fold = gram_fold(strategy, slots, centering, np.zeros(0), None)
@@ -271,7 +271,7 @@ class Gram(BlockSolver):
         return max(squares, super().driver_bytes(request, strategy))
 
     def panels(self, strategy: Strategy) -> Panels:
-        """The panels of the Gram pass."""
+        """Buffers for panels (rows in memory at a time) of the Gram pass."""
         return gram_panels(strategy.view, 1)
 
     def solve(

@@ -45,7 +45,7 @@ class Preconditioner:
     """A stored basis that makes columns nearly orthonormal, and random columns that complete it."""
 
     constants: Path
-    """Path of a part with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
+    """Checkpoint file with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
 
     directions: int
     """Columns of the basis W."""
@@ -69,7 +69,7 @@ class OverWhitenedPanels(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """Path of the part that holds the shift of the columns."""
+        """Path of the checkpoint file that holds the shift of the columns."""
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -118,7 +118,7 @@ class PreconditionedGram(OverWhitenedPanels):
     """Fold that sums ``Y'Y`` over all rows, and sums and squares of the columns of the matrix."""
 
     panels: Panels
-    """Panels of float64."""
+    """Panels (rows in memory at a time), converted to float64."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -149,7 +149,7 @@ class PreconditionedFactor(OverWhitenedPanels):
     """Fold of a matrix into the R factor of Y by reflections, for columns that may be nearly dependent."""
 
     panels: Panels
-    """Panels of float64."""
+    """Panels (rows in memory at a time), converted to float64."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -195,7 +195,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     preconditioner: Preconditioner
     columns: ScratchMatrix | None
     constants: Path
-    """Path of a part with ``coefficients`` (width, k) and ``weights`` (k,)."""
+    """Path of a checkpoint file with ``coefficients`` (width, k) and ``weights`` (k,)."""
 
     array: Path
     """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
@@ -252,7 +252,7 @@ class PanelFactor(OverConditionedPanels):
     """Fold that finds the R factor of a matrix, times pow2_scale, by Householder reflections."""
 
     panels: Panels
-    """Panels of float64."""
+    """Panels (rows in memory at a time), converted to float64."""
 
     centering: Centering
     shift: Float64

@@ -96,7 +96,7 @@ class SketchPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """Path of a part with ``right`` (short, range + core), times unit and column weights, and ``shift``."""
+    """Checkpoint file with ``right`` (short, range + core), times unit and column weights, and ``shift``."""
 
     sizes: SketchSizes
     y: ScratchMatrix
@@ -111,7 +111,7 @@ class SketchPass(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """Path of the part that holds the shift of the columns."""
+        """Path of the checkpoint file that holds the shift of the columns."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:

@@ -172,7 +172,7 @@ class Solver(ABC):
     # A way out ------------------------------------------------------------------------------------
 
     def panels(self, strategy: Strategy) -> Panels:
-        """The panels of its widest pass."""
+        """Buffers for panels (rows in memory at a time) of its widest pass, one panel at a time."""
         return strategy.panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:

@@ -292,9 +292,9 @@ class Tsqr(Solver):
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Cut into panels of whole output chunks, the same in every pass: see ``preconditioned.py``.
 
-        A grain in float64 and its product with the basis fit into second-level cache together, so grains
-        are an eighth as long as in a fused pass. A stream reads 32 MiB at least: less takes less time than
-        its start.
+        A grain (rows of one product) in float64 and its product with the basis fit into second-level cache
+        together, so grains are an eighth as long as in a fused pass. A stream (rows summed in order) reads
+        32 MiB at least: less takes less time than its start.
         """
         short, row_bytes = view.short, 8 * view.short
         read_bytes, write_bytes = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize

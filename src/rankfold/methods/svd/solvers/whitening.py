@@ -41,7 +41,7 @@ class ColumnBasis:
     """(short, p) V / s, with orthogonal columns."""
 
     scale: Float64
-    """(short,) the powers of two."""
+    """(short,) powers of two that the columns of the matrix are divided by first."""
 
     @classmethod
     def of(cls, r: Float64, smallest: float) -> ColumnBasis:
