@@ -92,7 +92,7 @@ class ProjectSparseRows(OverStoredNumbers):
         """Sums from which the relative error of the projection follows.
 
         ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
-        and products, ``squares`` (1,) that of the rows; also count and position of bad numbers.
+        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
         """
         rank = self.basis.columns
         return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
@@ -108,7 +108,7 @@ class ProjectSparseRows(OverStoredNumbers):
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate buffers; scale the basis by the factors of columns; compute ``offset`` (k,).
 
-        ``offset`` is the product of the means with the basis, which is subtracted from each row of products.
+        ``offset``, the product of the scaled means with the basis, is subtracted from each row of products.
         """
         work = OverStoredNumbers.workspace(self, device)
         mean, factor = work.columns.T.copy()

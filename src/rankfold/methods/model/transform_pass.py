@@ -94,7 +94,7 @@ class ProjectRows(OverPanels):
         """Sums from which the relative error of the projection follows.
 
         ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
-        and products, ``squares`` (1,) that of the rows; also count and position of bad numbers.
+        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
         """
         gram = Sum((self.rank, self.rank))
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}

@@ -133,7 +133,7 @@ class Model:
         return dataclasses.replace(model, parameters=dataclasses.replace(model.parameters, solver=solver))
 
     def without_penalties(self) -> Model:
-        """The same model without penalties, to find components before penalties may remove some."""
+        """A copy of the model without penalties, to find components before penalties may remove some."""
         parameters = dataclasses.replace(self.parameters, alpha_w=0.0, alpha_h=0.0)
         return dataclasses.replace(self, parameters=parameters)
 

@@ -178,11 +178,11 @@ class Nonnegative:
         return self._sweeps(layout, Model(self.parameters, layout.view, 1.0))
 
     def _with(self, **changes: Any) -> Self:
-        """The same task with other parameters."""
+        """A copy of the task with some parameters changed."""
         return dataclasses.replace(self, parameters=dataclasses.replace(self.parameters, **changes))
 
     def _with_small_chunks(self) -> Self:
-        """The same task for a store with small chunks."""
+        """A copy of the task for a store with small chunks, to plan with."""
         return dataclasses.replace(self, source=ShapeOnly.plain(self.source.shape, self.source.dtype))
 
     def _smaller(self, budget: Budget) -> str:

@@ -1,9 +1,8 @@
 """Starting factors: solved on a compressed matrix, from singular vectors, from rows, or at random.
 
 One fused pass (both products from one read) with q (short, w) from a sample leaves P = X q on scratch, and
-X'P. The projection of X onto
-the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on the projection read P instead of
-X. They begin on a sample of its rows, where they cost next to nothing.
+X'P. The projection of X onto the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on the
+projection read P instead of X. They begin on a sample of its rows, where they cost next to nothing.
 
 References
 ----------

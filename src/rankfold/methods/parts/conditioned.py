@@ -144,7 +144,10 @@ class OverConditionedPanels(OverColumns):
         return self.vectors_bytes
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sum and sum of squares of each column, (short,) each, and count and position of bad numbers."""
+        """Sum and sum of squares of each column of a tall matrix, (short,) each; bad numbers.
+
+        Of a wide matrix only the sum of all squares, in ``squares[0]``.
+        """
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 

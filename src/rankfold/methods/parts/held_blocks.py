@@ -76,7 +76,7 @@ class BlockFold(Generic[Rows]):
 
     @property
     def product_bytes(self) -> int:
-        """Bytes of each number in products of rows, before products are repeated in float64."""
+        """Bytes of each number that is multiplied, unless products are made in float64."""
         return 4
 
     def device_bytes(self, rows: int) -> int:

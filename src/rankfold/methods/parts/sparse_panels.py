@@ -213,7 +213,10 @@ class OverSparsePanels(OverStoredNumbers):
         return {"shift": self.shift, **OverStoredNumbers.buffers(self)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, sum and squares of stored numbers less the shift for each column, (short,); bad numbers."""
+        """Count, sum and squares of stored numbers less the shift, (short,), for columns of a tall matrix.
+
+        Of a wide matrix only the sum of all squares, in ``squares[0]``. Also a count of bad numbers.
+        """
         short = (self.panels.view.short,)
         return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
 

@@ -79,9 +79,9 @@ class Basis:
         """Vectors for the next block after the first: directions that a sketch found, then images.
 
         The images are those of leading Ritz vectors. Directions are included that rank among the leading ones
-        by the sketch. Of those that the sketch
-        does not rule out, as many are included as leave room for images of the wanted Ritz vectors. Returns
-        (short, width), not orthonormal; None if no direction is as large as the wanted ones.
+        by the sketch. Of those that the sketch does not rule out, as many are included as leave room for
+        images of the wanted Ritz vectors. Returns (short, width), not orthonormal; None if no direction is as
+        large as the wanted ones.
         """
         theta, w = ritz_vectors(self.products, self.width)
         possible = int((missing.sketched > theta[rank - 1]).sum())

@@ -1,8 +1,9 @@
 """Choices that decide the numbers of a result: orientation, method, block width, cuts.
 
 Pure functions of the request and of the shape, type and native chunks of the matrix; memory and speed of the
-machine never enter. Sweeps run along the long side, whose rows ("long rows") are rows of a tall matrix or
-columns of a wide one. A panel is the long rows in memory at a time.
+machine never enter. The long side of a matrix is the one that sweeps run along, usually the longer one. Long
+rows are its rows, or its columns if sweeps run along the columns. A panel is the long rows in memory at a
+time.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ PANEL_BYTES = 32 * 2**20
 """Most bytes, about, to read for a panel that becomes a chunk of an output, however small that chunk is."""
 
 TARGET_CHUNKS = 10_000
-"""Number of files that such an output should not exceed: its chunks grow for that, within ``CHUNK_BYTES``."""
+"""Number of chunks that one output should not exceed: they grow for that, within ``CHUNK_BYTES``."""
 
 
 @dataclass(frozen=True, slots=True)

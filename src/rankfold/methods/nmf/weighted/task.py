@@ -103,7 +103,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return Weighting(self.scaled, self.weights, model)
 
     def _with_small_chunks(self) -> Self:
-        """The same task for a matrix and weights with small chunks."""
+        """A copy of the task for a matrix and weights with small chunks, to plan with."""
         weights = self.weights
         if weights.source is not None:
             small = ShapeOnly.plain(weights.source.shape, weights.source.dtype)

@@ -138,7 +138,7 @@ class Completion:
     # A plan ---------------------------------------------------------------------------------------
 
     def sweeps(self, slots: int) -> list[Pass]:
-        """Numbers of every pass that may be made, for the plan; the first ``LIKELY_PASSES`` are likely."""
+        """Planned passes: every one that may be made, of which the first ``LIKELY_PASSES`` are likely."""
         fold = self.fold(slots, NOWHERE)
         numbers = self.view.long * self.view.short
         reads = numbers * self.view.source.dtype.itemsize

@@ -81,7 +81,7 @@ class CompletionPass(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes that ``fit_rows`` allocates: four vectors along a row, and eight (k + 1, k + 1) matrices."""
+        """Additional bytes of a step: four vectors along a row, and eight (k + 1, k + 1) matrices."""
         return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
 
     def workspace(self, device: Device = HOST) -> Workspace:

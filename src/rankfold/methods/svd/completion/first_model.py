@@ -24,8 +24,8 @@ PLACES = 16
 """Number of runs of consecutive rows in a sample, evenly spaced along the matrix."""
 
 ROWS = 64, 8
-"""Rows of a sample for each component: wanted, and fewest if these exceed ``BYTES``; all rows if there are no
-more."""
+"""Most and fewest rows of a sample for each component, the fewest even if they exceed ``BYTES``; all rows if
+the matrix has no more."""
 
 BYTES = 32 * 2**20
 """Most bytes of a sample, unless the fewest rows take more."""

@@ -136,7 +136,10 @@ def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float6
 
 
 def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, moments: Float64) -> RowModel:
-    """The same model with coordinates that are centered, white and ordered by the variance they explain."""
+    """Convert a model to coordinates that are centered, white and ordered by the variance they explain.
+
+    ``moments`` is the triangle of their mean outer products, as in ``RowSums``, over the number of rows.
+    """
     n, k = loadings.shape
     full = _full(moments[None], k)[0]
     center = full[:k, k]

@@ -178,8 +178,8 @@ class Progress:
     def looks_at(self, basis: LanczosBasis) -> bool:
         """True if it is time to estimate all values.
 
-        That is when the last wanted value, which settles last, has settled; when the basis is full; and when
-        no more products are allowed.
+        That is when the last wanted value, which settles last, has settled; when the basis is full or the
+        whole space; and when no more products are allowed.
         """
         if self.ends or not basis.has_room:
             return True

@@ -1,7 +1,7 @@
 """A matrix that is read once and held in memory: centered, scaled, and multiplied from either side.
 
-A line is a stored row, or a stored column if the matrix is stored by columns. The unit is the power of two
-that brings the numbers of the matrix near 1.
+A line is a stored row, or a stored column if the matrix is stored by columns. The unit is a power of two that
+the matrix is multiplied by, so that squares of its numbers stay in the range of float64.
 
 Zeros of a sparse matrix stay zeros. With S the stored matrix, D_w the weights of columns and mu the means of
 weighted columns, the matrix is S D_w - 1 mu', and the second term is subtracted from each product:

@@ -1,7 +1,7 @@
 """The products of a sparse matrix and of its transpose with blocks, each from a copy stored in its own order.
 
 Both are sums over stored numbers that are contiguous in memory, line by line (a line is a row, or a column
-where the matrix is stored by columns), so that no sum depends on how lines are shared out to threads.
+where the matrix is stored by columns), so that no sum depends on how lines would be shared out.
 """
 
 from __future__ import annotations

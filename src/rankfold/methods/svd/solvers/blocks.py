@@ -105,7 +105,7 @@ class BlockSolver(Solver):
         return sweeps + narrow_sweeps(request, strategy, tuple(basis_blocks), "ritz")
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Bytes held during a sweep besides its segments, ``over`` being ``"matrix"`` or ``"scratch"``.
+        """Bytes that the leading process keeps during a sweep ``over`` ``"matrix"`` or ``"scratch"``.
 
         Over the matrix: the basis of the pass, with and without weights. Over scratch: small matrices of the
         basis, and short factors.

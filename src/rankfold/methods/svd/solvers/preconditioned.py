@@ -1,10 +1,9 @@
 """Products of panels with a basis that makes their columns nearly orthonormal.
 
 ``Y = [(D - 1 c') W - 1 o', G]``, a grain (rows of one product) at a time: D is the matrix, c a shift, W the
-basis, o the
-difference between mean and shift in the basis, and G Gaussian columns where the matrix has fewer directions
-than columns. The product of such a Y with a small matrix is the long factor of a decomposition. It is formed
-anew in each pass: given the same cut, to the same bits.
+basis, o the difference between mean and shift in the basis, and G Gaussian columns where the matrix has fewer
+directions than columns. The product of such a Y with a small matrix is the long factor of a decomposition. It
+is formed anew in each pass: given the same cut, to the same bits.
 
 ``PanelFactor`` finds the R factor of a matrix in one pass, by Householder reflections: nothing is squared.
 With a column of ones before the others, the part of R below the first row and right of the first column is
