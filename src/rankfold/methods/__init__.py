@@ -38,7 +38,10 @@ from rankfold.pipeline.law import SOURCES, ResultLaw
 
 
 def _law_of_results(kind: str) -> ResultLaw | None:
-    """Look up the rules for results of a method, imported only when a result is opened."""
+    """Rules for the arrays in results of the method ``kind``; None for an unknown method.
+
+    The declarations of methods are imported here, only when a result is opened.
+    """
     from rankfold.methods.parts.outputs import law_of_results
 
     return law_of_results(kind)

@@ -46,13 +46,15 @@ class Argument:
     """Exclusive upper bound."""
 
     choices: tuple[str, ...] = ()
-    """Words that are allowed, in addition to numbers where the type has them."""
+    """Words that are allowed. An argument whose type includes float also accepts numbers."""
 
     holds: str | tuple[str, ...] = ""
-    """``"matrix"``, or the methods whose results are accepted; empty for a plain value."""
+    """Kind of data that the argument accepts: ``"matrix"``, or names of methods whose results are accepted;
+    empty for a plain value."""
 
     option: str = ""
-    """Command line option, if it differs from the name: a flag such as ``"--no-rows"`` turns ``True`` off."""
+    """Command line option, if it differs from the name. A flag such as ``"--no-rows"`` sets an argument to
+    False that is True by default."""
 
     metavar: str = ""
     default_text: bool = True
@@ -167,7 +169,7 @@ def boolean(name: str, value: object) -> bool:
 
 @functools.cache
 def parameters_of(arguments: type) -> tuple[Parameter, ...]:
-    """The fields of a dataclass of arguments, in order."""
+    """Declared arguments of a method, one ``Parameter`` for each field of the dataclass, in order."""
     hints = typing.get_type_hints(arguments, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in dataclasses.fields(arguments))
 

@@ -32,19 +32,20 @@ class Link:
     """Makes the task to run from paths of earlier results, by name of link; None if it needs none."""
 
     def ready(self, results: Mapping[str, Path]) -> Task:
-        """The task to run, from the results of the earlier links."""
+        """The task to run, made from the paths of the results of earlier links, by name of link."""
         return self.task if self.make_task is None else self.make_task(results)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Tasks that run one after the other, with one identity and one plan.
+    """Tasks that run one after the other, with one request (``identity``) and one plan.
 
     Each link but the last leaves its result in the state folder of the run. A resumed run finds it there.
     """
 
     identity: dict[str, Any]
-    """Request of the last link, and everything else that decides its numbers: see ``Task.request``."""
+    """Request of the last link, and everything else that determines the values of its result, as JSON types:
+    see ``Task.request``."""
 
     links: tuple[Link, ...]
 
@@ -54,15 +55,16 @@ class Chain:
         return self.links[-1].task.source
 
     def request(self) -> dict[str, Any]:
-        """The identity, which decides the numbers of the result."""
+        """Return ``identity``, which determines the values of the result."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """Outputs of the last link."""
+        """Arrays that the result of the chain, which is that of the last link, will have."""
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan with the sweeps of all links, and the largest memory that any of them needs.
+        """Plan of the chain: the sweeps (reads of the data) of all links, and the largest memory that any
+        needs.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from rankfold.pipeline.errors import InputError
 
 @unique
 class Purpose(IntEnum):
-    """Second half of a Philox key; the first is the seed."""
+    """Purpose of random numbers: the second half of a Philox key, whose first half is the seed."""
 
     RANDOM_BLOCK = 1
     """Starting block of the passes, if no sample provides one."""
@@ -22,7 +22,8 @@ class Purpose(IntEnum):
     """Columns that complete a basis if the rank of the matrix is too small."""
 
     SAMPLE_CHECK = 3
-    """Test vectors that one half of a sample turns into leading directions, compared with the other half."""
+    """Random test vectors for a check of a sample of rows: half of the rows map them to leading directions,
+    and the other half measures how well these fit."""
 
     SKETCH_LONG_SIDE = 4
     """Test matrices of the long side: columns [co-range, error, core]."""
@@ -52,7 +53,8 @@ class Purpose(IntEnum):
     """Sampled rows between which edges of a graph are counted, to estimate their number."""
 
     LANCZOS_VECTORS = 11
-    """Starting vectors of a Lanczos iteration and those added later: each draw has row numbers of its own."""
+    """Starting vectors of a Lanczos iteration and vectors added later. Each draw uses other row numbers of
+    the generator, so that no two are equal."""
 
     CLUSTER_SAMPLE = 13
     """Rows that a clustering starts from."""
@@ -110,11 +112,14 @@ class Purpose(IntEnum):
     """Rows between which similarities are compared with their approximation."""
 
     SUM_TARGETS = 60
-    """Sampled targets whose sums are computed directly, source by source."""
+    """Sampled targets (points where kernel sums are wanted) whose sums are also computed directly over all
+    points, to measure errors."""
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed of 64 bits, half of a key; ``InputError`` for others."""
+    """Return the seed if it is an unsigned integer of 64 bits, half of a Philox key; else raise
+    ``InputError``.
+    """
     if not 0 <= seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
     return seed

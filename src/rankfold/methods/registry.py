@@ -33,7 +33,7 @@ LOG = logging.getLogger("rankfold")
 
 
 class RegistryEntry(Protocol):
-    """Anything that can be registered."""
+    """Protocol of an object that can be registered: it has a name."""
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Registry(Generic[T]):
     """Entries loaded so far, by name."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of our own, then those of other packages."""
+        """Names of all entries: our own first, then those of other packages."""
         return (*self.ours, *(name for name in self.theirs if name not in self.ours))
 
     def __contains__(self, name: object) -> bool:
@@ -125,7 +125,7 @@ X = Input("x", key="input")
 
 
 SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
-"""Topics of methods that do not make a matrix narrower."""
+"""Headings in the list of commands, for methods that search or lay out rows; see ``Method.topic``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Method:
     """Description of a method for planning, running, the command line, workflows and results."""
 
     name: str
-    """Name of its function, and with dashes of its command."""
+    """Name of its function, and of its command on the command line, there with dashes for underscores."""
 
     summary: str
     """Description in one line for the command line."""
@@ -149,21 +149,24 @@ class Method:
     """Names of the matrices in its result, the one for the rows first."""
 
     arrays: tuple[str, ...] = ()
-    """All arrays in its result, written ``"s"``; those that depend on the request ``"U if rows"`` or
-    ``"W if of=nmf"``; those that only some results have ``"residuals?"``. See
+    """Names of all arrays in its result, such as ``"s"``. An array that depends on the request is written
+    ``"U if rows"`` or ``"W if of=nmf"``, one that only some results have ``"residuals?"``. See
     ``rankfold.methods.parts.outputs``."""
 
     laws: Mapping[str, Law] = field(default_factory=dict, hash=False)
-    """Rules for arrays that differ from arrays of the same name in other methods."""
+    """Rules (axes, type, bounds) for arrays, by name, where they differ from those of other methods' arrays
+    of this name."""
 
     in_process: bool = False
     """True if the calling process does all the work, even where there are workers."""
 
     growth: str = ""
-    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if none does."""
+    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if results cannot
+    be extended."""
 
     loops: str = "rankfold.methods.warm:warm_columns"
-    """``"module:function"`` that runs each compiled loop of its sweeps once: see ``warm.py``."""
+    """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is
+    read: see ``warm.py``."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""
@@ -187,7 +190,7 @@ class Method:
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Its arguments, in order."""
+        """Declarations of its arguments, in order."""
         return parameters_of(self.arguments)
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
@@ -204,10 +207,10 @@ class Method:
         }
 
     def grow(self, task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-        """Work left for a task over all rows, if an ``earlier`` result covers the ``first`` rows.
+        """Make the task that extends an ``earlier`` result, of the ``first`` rows, to all rows of ``task``.
 
-        Without an earlier result this only checks if a result could be extended later. ``grows`` is one of
-        ``rankfold.methods.growth.growth.GROWS``.
+        Returns that task with the number of rows that it reads. Without an earlier result this only checks if
+        a result could be extended later. ``grows`` is one of ``rankfold.methods.growth.growth.GROWS``.
         """
         step: Step = _function(self.growth)(task, earlier, first, grows)
         return step

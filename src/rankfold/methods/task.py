@@ -53,14 +53,14 @@ def count(length: int, chunk: int) -> int:
 
 
 class Task(Protocol):
-    """A matrix and the work that a call does on it."""
+    """Protocol of a task: a matrix, and a computation on it that can be planned and run."""
 
     @property
     def source(self) -> Source:
-        """The matrix that is swept."""
+        """The matrix that is read."""
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the numbers of the result, as JSON types."""
+        """Everything besides the matrix that determines the values of the result, as JSON types."""
 
     def outputs(self) -> tuple[Output, ...]:
         """Arrays that the result will have; if the rank is found by the run, for the largest rank."""
@@ -69,7 +69,9 @@ class Task(Protocol):
         """Plan of passes, memory and disk space; raises ``PlanError`` if something does not fit."""
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the result into ``run.result``; returns its facts, including ``warnings``."""
+        """Compute the result and write it into ``run.result``; returns its facts (metadata), with
+        ``warnings``.
+        """
 
 
 FILES_OF_A_PLAN = 1024
@@ -77,7 +79,7 @@ FILES_OF_A_PLAN = 1024
 
 
 def absences_of(task: object, most: int) -> dict[str, Absence]:
-    """Absent chunks in the stores of matrices of a task, by name of the matrix; only matrices that lack any.
+    """Missing chunks in the stores of the matrices of a task, by name of the matrix; {} if all are complete.
 
     ``most`` bounds the files that are checked of each store.
     """

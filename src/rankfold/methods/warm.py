@@ -1,7 +1,8 @@
-"""Compile and load the code of a run, so that the memory baseline includes it and no sweep waits for it.
+"""Compile and load the code of a run before it begins.
 
-``Method.loops`` names the function that runs each compiled loop of the sweeps of a method once, on a few
-numbers of the types that the sweeps use. Loops over columns, which most methods use, are here.
+So the memory baseline (what a process takes before it works) includes the code, and no sweep through the data
+waits for it. ``Method.loops`` names the function that runs each compiled loop of a method once, on a few
+numbers of the types that its sweeps use. Loops over columns, which most methods use, are here.
 """
 
 from __future__ import annotations
@@ -30,20 +31,22 @@ from rankfold.pipeline.data.view import working_dtype
 LOG = logging.getLogger("rankfold")
 
 TELL_SECONDS = 1.0
-"""Seconds of compiling after which it is announced; it happens once after an installation."""
+"""Seconds of compiling after which a message announces it. Kernels are compiled once after an installation.
+"""
 
 TICK_SECONDS = 0.1
-"""Seconds between two checks if anything is being compiled."""
+"""Seconds between two checks whether anything has been compiled."""
 
 STEPS = {"affinities": "fuzzy_graph"}
-"""Method whose loops are run for a step of a chain that is no method itself, by the kind of the request."""
+"""For steps of a chain that are no methods themselves: the method whose loops are run instead, by ``kind`` of
+the request of the step."""
 
 NEWS = "compiling kernels, once after an installation"
 
 
 @dataclass(frozen=True, slots=True)
 class MethodWarmup:
-    """Warms a process before it computes for a run; see ``Warmup``."""
+    """Compiles and loads the code of a method in a process, before it computes for a run: a ``Warmup``."""
 
     dtype: np.dtype[Any]
     """Type of the matrix."""
@@ -52,14 +55,16 @@ class MethodWarmup:
     shape: tuple[int, int]
 
     def timed(self) -> tuple[float, float]:
-        """Warm this process; returns seconds spent on compiling loops, and on all else (loading)."""
+        """Compile and load the code in this process; returns seconds spent on compiling, and on all else
+        (loading).
+        """
         began, compiled = time.perf_counter(), _compile_seconds()
         self.warm()
         compiling = _compile_seconds() - compiled
         return compiling, max(0.0, time.perf_counter() - began - compiling)
 
     def warm(self) -> None:
-        """Run each loop once, and announce it if that takes long."""
+        """Run each compiled loop of the method once, and announce the compiling if it takes long."""
         with _Announcement():
             _warm_libraries()
             kind = STEPS.get(self.request["kind"], self.request["kind"])
@@ -68,7 +73,9 @@ class MethodWarmup:
 
 
 class _Announcement:
-    """Announces that kernels are being compiled, once that has taken a while."""
+    """Context that prints or logs a message if kernels are compiled in it and it still lasts ``TELL_SECONDS``
+    later.
+    """
 
     def __enter__(self) -> threading.Thread:
         self._end, self._before = threading.Event(), _compilations()
@@ -127,7 +134,7 @@ def _warm_libraries() -> None:
 
 
 def _many(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Zeros of 64 columns, just enough that light kernels use compiled code and not their reference body."""
+    """Zeros (rows, 64), just large enough that cheap kernels run compiled code, not NumPy."""
     return np.zeros((FEW // 64 + 1, 64), dtype)
 
 
@@ -161,15 +168,15 @@ def warm_columns(
     loops: tuple[str, ...] = ("panels", "double"),
     working: np.dtype[Any] | None = None,
 ) -> None:
-    """Run the loops over columns of a matrix once; a matrix of few numbers needs none, NumPy handles it.
+    """Run the compiled loops over columns of a matrix once; a small matrix needs none, as NumPy handles it.
 
     Parameters
     ----------
     dtype, request, shape
         Type of the matrix, request, and shape (m, n).
     loops : tuple of str
-        ``"panels"``: loops that convert panels to the working type; ``"double"``: to double precision;
-        ``"buckets"``: the loop that sums rows in buckets (count sketch).
+        ``"panels"``: loops that convert panels (rows in memory) to the working type; ``"double"``: to double
+        precision; ``"buckets"``: the loop that sums rows in buckets (count sketch).
     working : dtype, optional
         Type used for computing; by default it follows from the type of the matrix.
     """

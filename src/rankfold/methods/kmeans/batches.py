@@ -43,12 +43,13 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class BatchPass(OverClusters):
-    """Fold of a pass by batches; its state includes the moving centers."""
+    """Fold (work on each panel of rows) of a mini-batch pass; its sums include the moving centers."""
 
     panels: Panels
     constants: Path
-    """Checkpoint file with the starting centers ``exact``, the same as ``before``, their ``groups``,
-    ``shift``, and the number of rows ``given`` to each so far."""
+    """Checkpoint file with the centers ``exact`` of the pass before, again as ``before``, their ``groups``,
+    the ``shift`` that is subtracted from rows, and the number (or weight) of rows ``given`` to each so far.
+    """
 
     k: int
     dtype: np.dtype[Any]
@@ -60,7 +61,12 @@ class BatchPass(OverClusters):
     copies: ClassVar[int] = 15  # in addition those of a batch, packed and intermediate
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the current batch, centers and their numbers of rows, and sums and cost of all batches."""
+        """Sums of the current batch, as in ``OverClusters``; the moving centers; totals of all batches.
+
+        ``centers`` (k, n) and ``given`` (k,), the rows assigned to each so far; ``total`` (n,) sum of all
+        rows less the shift; ``all_squares`` (1,) their squared norms; ``cost`` (1,) inertia, added up over
+        batches.
+        """
         k, n = self.k, self.panels.view.short
         own = {"centers": Sum((k, n)), "given": Sum((k,))}
         return {
@@ -72,12 +78,12 @@ class BatchPass(OverClusters):
         }
 
     def start(self) -> State:
-        """State with the centers of the previous pass."""
+        """Sums before the first row: zeros, with the centers and ``given`` of the previous pass."""
         arrays = load_arrays(self.constants)
         return {**OverClusters.start(self), "centers": arrays["exact"], "given": arrays["given"]}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Process a panel by grains and batches."""
+        """Label rows ``start:stop``, and move the centers at the end of each batch."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, own = numbers(grain.raw), self.weights_of(grain)
             for first, last in self._pieces(grain.first, grain.last):
@@ -97,7 +103,10 @@ class BatchPass(OverClusters):
             first = end
 
     def _add(self, state: State, work: Workspace, x: Array, here: slice, weights: Float64 | None) -> None:
-        """Label some rows of a batch, and add them to its sums row by row, independent of grains."""
+        """Label rows ``x``, at ``here`` in the buffers, and add them to the sums of the current batch.
+
+        They are added row by row, so that sums do not depend on how many rows are processed at a time.
+        """
         labels, bounds = work.labels[here, 0], work.bounds[here]
         labels[...] = -1
         sums: dict[str, Any] = {name: state[name] for name in ("sums", "counts", "squares")}
@@ -127,6 +136,7 @@ def move_centers(centers: Float64, given: Float64, sums: Float64, counts: Float6
     sums, counts : (k, n), (k,)
         Sums over the rows of the batch minus the shift, and their numbers.
     shift : (n,)
+        Vector that is subtracted from rows in ``sums``.
     """
     own = counts > 0
     given[own] += counts[own]
@@ -137,7 +147,7 @@ def move_centers(centers: Float64, given: Float64, sums: Float64, counts: Float6
 
 @dataclass(slots=True)
 class Batches:
-    """Result of passes by batches."""
+    """Centers (k, n) after mini-batch passes, and how the passes ended (``reason``: "tol" or "passes")."""
 
     centers: Float64
     inertia: list[float]
@@ -150,7 +160,10 @@ class Batches:
 
 
 def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float64, shift: Array) -> Batches:
-    """Make passes until centers converge, or only one pass is left, which labels rows."""
+    """Make mini-batch passes until centers converge, or one pass is left, which the caller needs for labels.
+
+    They start from ``centers`` (k, n); ``shift`` (n,) is subtracted from rows before products.
+    """
     k = len(centers)
     # Centers from a sample count as means of its rows; those of a caller count nothing.
     rows = layout.source.shape[0]
@@ -178,7 +191,7 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
 
 
 def batch_pass(layout: Layout, slots: int, dtype: np.dtype[Any], batch_rows: int) -> BatchPass:
-    """Fold of a pass by batches in a single stream, without its files."""
+    """Fold of a mini-batch pass, which takes all rows in order; the path of its constants is set later."""
     panels = layout.panels(slots)
     edges = panels.cut.panels
     one = Cut(edges, np.array([0, len(edges) - 1]), panels.cut.grain_rows)

@@ -31,14 +31,17 @@ MOST_EXCHANGES = 24
 """Most exchanges that are tried in all."""
 
 ASIDE = 0.01
-"""Distance of an added center from its center, as a share of the way to the farthest row."""
+"""Distance of an added center from the existing one, as a share of that to its farthest row."""
 
 TILE_ROWS = 1024
 """Number of rows whose distances from all centers are in memory at once."""
 
 
 def exchange(sample: Sample, centers: Float64, cost: float, most_groups: int) -> tuple[Float64, float]:
-    """Improve converged centers (k, n) on a sample by exchanges; returns centers and their cost."""
+    """Improve converged centers (k, n) on a sample by exchanges; returns centers and their cost.
+
+    ``cost`` is that of ``centers``. At most ``most_groups`` groups of centers have common distance bounds.
+    """
     k, at_once = len(centers), min(MOST_AT_ONCE, len(centers) - 1)
     for _ in range(MOST_EXCHANGES):
         if at_once < 1 or cost <= 0:
@@ -68,7 +71,7 @@ def _add(sample: Sample, centers: Float64, count: int) -> Float64:
 
 
 def _remove(sample: Sample, centers: Float64, k: int) -> Float64:
-    """Remove centers whose loss costs least, down to ``k``.
+    """Remove the centers whose removal raises the cost least, until ``k`` are left; returns those, (k, n).
 
     Of two centers nearest to each other only one is removed, since the estimate for each assumes that the
     other remains.
@@ -91,7 +94,10 @@ def _remove(sample: Sample, centers: Float64, k: int) -> Float64:
 
 
 def _two_nearest(sample: Sample, centers: Float64) -> tuple[Int64, Float64, Float64]:
-    """Nearest center of each row, its squared distance, and that of the second nearest, from products."""
+    """Nearest center of each row of a sample, and squared distances of the nearest and the second nearest.
+
+    Each is (rows,). Distances are computed from matrix products, up to rounding.
+    """
     dtype, count = sample.shift.dtype, len(sample.rows)
     near = (centers - sample.shift.astype(np.float64)).astype(dtype)
     norms = np.einsum("ij,ij->i", near, near, dtype=np.float64)

@@ -36,12 +36,12 @@ ALL_ROWS_EVERY = 16
 """Number of steps after which all rows are summed again."""
 
 MOST_FAR_ROWS = 64
-"""Most far rows that a step looks for."""
+"""Most rows far from their centers that a step looks for, to replace centers of empty clusters."""
 
 
 @dataclass(slots=True)
 class Clusters:
-    """Current centers, and sums, labels and inertia of the last step."""
+    """Lloyd's iteration: the current centers, and sums, labels and inertia of the last step."""
 
     request: ClusterRequest
     layout: Layout
@@ -57,7 +57,8 @@ class Clusters:
     squares: float = 0.0
     index: int = 0
     empty: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Numbers of the empty clusters, for which the next step looks for far rows."""
+    """Indices of the empty clusters. The next step looks for rows far from their centers, to be new centers
+    of these."""
 
     inertia: list[float] = field(default_factory=list)
     """Inertia of each step: sum of squared distances of rows from their centers."""
@@ -69,7 +70,10 @@ class Clusters:
         self.groups = group_centers(self.centers, self.layout.groups)
 
     def iterate(self, run: Run) -> str:
-        """Take steps until a criterion stops them; returns the reason."""
+        """Take Lloyd's steps until labels or centers settle or no pass is left.
+
+        Returns the reason to stop: ``"labels"`` (none changed), ``"tol"`` or ``"passes"``.
+        """
         while True:
             new, reason = self._step(run)
             if reason:
@@ -78,13 +82,13 @@ class Clusters:
 
     @property
     def labels(self) -> ScratchMatrix:
-        """Labels of the last step, on scratch; ``LookupError`` before the first."""
+        """Intermediate file with the labels (rows, 1) of the last step; ``LookupError`` before one."""
         if self.scratch is None:
             raise LookupError("no step has been made")
         return self.scratch[0]
 
     def label(self, run: Run) -> None:
-        """Label rows by the current centers, which do not change."""
+        """Label rows by the current centers in one pass, without moving the centers."""
         self._step(run)
 
     def _step(self, run: Run) -> tuple[Float64, str]:
@@ -105,7 +109,10 @@ class Clusters:
         return new, self._stop_reason(int(state["moved"][0]), open_ends=open_ends)
 
     def _sum(self, run: Run, sought: int) -> State:
-        """Label rows by the centers, and update the sums of clusters."""
+        """Label rows by the centers in one pass, and update sums of clusters; returns sums of the pass.
+
+        The pass also keeps the ``sought`` rows farthest from their centers.
+        """
         # Differences of weights leave rounding in an empty cluster, which would not be found empty.
         whole = self.index % ALL_ROWS_EVERY == 0 or self.layout.weights is not None
         name = f"iteration-{run.passes + 1:02d}"
@@ -131,7 +138,7 @@ class Clusters:
         return state
 
     def _far_rows(self, sought: int) -> tuple[KeptRows, ...]:
-        """Storage for ``sought`` far rows; empty for 0."""
+        """Storage for the ``sought`` rows farthest from their centers, a tuple of one; empty for 0."""
         return far_rows(self.layout, sought) if sought else ()
 
     def _change(self, new: Float64) -> float:
@@ -147,7 +154,7 @@ class Clusters:
 
 
 def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> LloydPass:
-    """Fold of a step without its files, to plan with."""
+    """Fold of one Lloyd's step with placeholders for its files: for a plan, or for a run to fill in."""
     scratch = layout.labels(NOWHERE, 0), layout.bounds(NOWHERE, 0, groups)
     panels = layout.panels(slots)
     return LloydPass(
@@ -166,5 +173,5 @@ def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> 
 
 
 def far_rows(layout: Layout, count: int) -> tuple[KeptRows, ...]:
-    """Storage for ``count`` rows that are farthest from their centers."""
+    """Storage for the ``count`` rows that are farthest from their centers, a tuple of one."""
     return (KeptRows(count, layout.view.short, layout.view.dtype),)

@@ -1,4 +1,4 @@
-"""Rows that a sweep keeps: those with the smallest keys, and of equal keys the first.
+"""Rows that a pass over a matrix keeps: those with the smallest keys, and of equal keys the first.
 
 The choice depends only on keys and row numbers, so that any cut of the matrix keeps the same rows. With
 exponential keys over weights, ``-log(u) / w``, they are a weighted sample without replacement, drawn in one
@@ -7,8 +7,8 @@ read without knowing the sum of all weights.
 References
 ----------
 Efraimidis, Spirakis, Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006:
-algorithm A, by logarithms. Cohen, Kaplan, Summarizing data using bottom-k sketches, PODC 2007: from the next
-key after those kept follow the inclusion probabilities, and from these weights of an unbiased estimate.
+algorithm A, by logarithms. Cohen, Kaplan, Summarizing data using bottom-k sketches, PODC 2007: the next key
+after those kept gives the inclusion probabilities, and these give weights of an unbiased estimate.
 """
 
 from __future__ import annotations
@@ -27,28 +27,34 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 NOBODY = np.iinfo(np.int64).max
-"""Row number that marks an empty place."""
+"""Row number that stands for no row, where fewer rows were kept than there is storage for."""
 
 TILE_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Storage for a fixed number of kept rows, with their keys and row numbers."""
+    """Storage for the ``count`` rows with the smallest keys, with these keys and the row numbers.
+
+    The arrays are among the sums that a pass over the matrix accumulates, its ``State``.
+    """
 
     count: int
     columns: int
     dtype: np.dtype[Any]
     name: str = "kept"
-    """Prefix of names in the state, unique within a sweep."""
+    """Prefix of the names of the three arrays, unique among the sums of a pass."""
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Names of keys, row numbers, and rows in a state."""
+        """Names, in a state, of the arrays of keys, row numbers, and rows."""
         return f"{self.name}_keys", f"{self.name}_ids", f"{self.name}_rows"
 
     def sums(self) -> dict[str, Sum]:
-        """Arrays that each stream keeps; merged by ``join``, since each depends on the others."""
+        """Arrays to accumulate, by name: keys (count,), row numbers (count,), and rows (count, columns).
+
+        ``join`` merges those of two states, since each array depends on the others.
+        """
         shape = (self.count,)
         keys = Sum(shape, empty=self._no_keys)
         ids = Sum(shape, np.dtype(np.int64), self._no_ids)
@@ -61,7 +67,7 @@ class KeptRows:
         return np.full(self.count, NOBODY)
 
     def take(self, state: State, keys: Float64, first: int, x: Array) -> None:
-        """Keep those of rows ``x``, numbered from ``first`` on, whose keys are small enough."""
+        """Keep those of rows ``x``, numbered from ``first`` on, whose keys (r,) are among the smallest."""
         some = np.flatnonzero(keys <= state[self.names[0]][-1])
         if some.size:
             # Most rows of a first grain are dropped before they are copied.
@@ -69,7 +75,7 @@ class KeptRows:
             self._join(state, keys[some], some + first, x[some])
 
     def join(self, total: State, other: State) -> None:
-        """Merge the kept rows of another stream into ``total``."""
+        """Merge the kept rows of another state, from other rows of the matrix, into ``total``."""
         keys, ids, rows = (other[name] for name in self.names)
         self._join(total, keys, ids, rows)
 
@@ -84,7 +90,7 @@ class KeptRows:
         state |= zip(self.names, (all_keys[order], all_ids[order], kept), strict=True)
 
     def held(self, state: State) -> tuple[Float64, Int64, Array]:
-        """Kept keys, row numbers and rows, ordered by key."""
+        """Kept keys (c,), row numbers (c,) and rows (c, columns), ordered by key; c is at most ``count``."""
         keys, ids, rows = (state[name] for name in self.names)
         count = int((ids != NOBODY).sum())
         return keys[:count], ids[:count], rows[:count]

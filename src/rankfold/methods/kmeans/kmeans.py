@@ -52,7 +52,8 @@ LIKELY_BATCH_PASSES = 6
 """Passes that usually reach the tolerance by batches, including one that labels rows."""
 
 OPEN_SHARE = 0.3
-"""Share of the pairs of row and center, over all steps, that bounds do not exclude."""
+"""Share of the pairs of row and center, over all steps, that bounds do not exclude, so that they are
+compared."""
 
 WIDE = np.dtype(np.float64)
 
@@ -92,16 +93,16 @@ class Clustering:
 
     @property
     def layout(self) -> Layout:
-        """Cut of the matrix, and scratch matrices."""
+        """Cut of the matrix into rows that are read at a time, and intermediate files between passes."""
         return Layout(self.source, self.parameters.k, self.weights)
 
     def request(self) -> dict[str, Any]:
-        """Parameters, and digests of starting centers and weights."""
+        """Parameters, and digests of starting centers and weights, for JSON: they determine the result."""
         weights = {} if self.weights is None else {"weights": self.weights.source.fingerprint()}
         return {**self.parameters.as_dict(), "centers": digest(self.given), **weights}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Labels, centers, counts, inertia, and weights of clusters if rows have weights."""
+        """Arrays of the result: labels, centers, counts, inertia; weights of clusters if rows have some."""
         (rows, columns), k, cut = self.source.shape, self.parameters.k, self.layout.label_cut
         return (
             Output("labels", (rows,), np.dtype(np.int32), count(rows, cut.panel_rows)),
@@ -113,13 +114,13 @@ class Clustering:
 
     @property
     def means_output(self) -> Output:
-        """Means of clusters, stored in results that are to grow."""
+        """Array of cluster means, stored in addition in results that can be extended by new rows."""
         return Output("means", (self.parameters.k, self.source.shape[1]), WIDE)
 
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan a sample, steps, and a sweep that writes labels."""
+        """Plan the passes: sample rows, take Lloyd's steps or mini-batches, write labels."""
         layout, parameters, (rows, columns) = self.layout, self.parameters, self.source.shape
         row_bytes = 4 * (2 + layout.groups)
         outline = Outline(
@@ -182,7 +183,7 @@ class Clustering:
         return [*sweeps, numbers_of("labels", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
 
     def _driver_bytes(self) -> int:
-        """Bytes of centers and sums, of rows of a sample with and without the shift, and of starts."""
+        """Bytes in the leading process: centers, sums, sampled rows with and without shift, and starts."""
         layout, k, columns = self.layout, self.parameters.k, self.source.shape[1]
         few = FewRows.of(layout.view, k).memory_bytes
         rows = sum(each.count for each in layout.sample)
@@ -194,7 +195,7 @@ class Clustering:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Find starting centers, take steps, and write the result; returns its facts."""
+        """Find starting centers, take steps, and write the result; returns its facts (metadata)."""
         if self.weights is not None:
             self.weights.total()  # raises for invalid weights
         with one_blas_thread():
@@ -223,7 +224,7 @@ class Clustering:
         return clusters, made.reason
 
     def _start(self, run: Run) -> tuple[Float64, Array]:
-        """Starting centers (k, n), and the shift (n,) that rows are reduced by before products."""
+        """Starting centers (k, n), and the shift (n,) that is subtracted from rows before products."""
         # A pass refuses numbers that overflow, and says where they are.
         with np.errstate(over="ignore", invalid="ignore"):
             few = run.prepare(run.part("start.part"), self._look)
@@ -246,7 +247,10 @@ class Clustering:
         return run.prepare(run.part("centers.part"), choose)["centers"], shift
 
     def _look(self) -> dict[str, Array]:
-        """Read a few rows; returns their mean as a shift, and centers of them if needed."""
+        """Read a few rows; returns their mean as ``shift`` (n,), and their ``centers`` unless some are given.
+
+        For ``"k-means||"`` also the ``rarity`` (k,) of each center: see ``First``.
+        """
         layout, wanted = self.layout, 0 if self.given is not None else self.parameters.k
         few = FewRows.of(layout.view, wanted)
         rows = few.read()

@@ -1,4 +1,4 @@
-"""Cut of the rows for a clustering, and matrices on scratch between two passes."""
+"""Cut of the rows of a clustering into panels (rows read at a time), and its intermediate files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 CENTERS_PER_GROUP = 4
-"""Number of centers that share a bound."""
+"""Number of centers that share a lower bound of their distances from a row."""
 
 COLUMNS_PER_GROUP = 16
 """Columns for each bound of a row: storing bounds should cost little compared with reading the row."""
@@ -29,7 +29,7 @@ ROWS_PER_CENTER = (4, 256)
 SAMPLE_BYTES = 32 * 2**20
 
 FEWEST_ROWS = 4000
-"""Upper limit of the rows of a sample, if that by ``ROWS_PER_CENTER`` is lower."""
+"""Upper limit of the rows of a sample for few centers, for which that of ``ROWS_PER_CENTER`` is lower."""
 
 LABEL_CHUNKS = (2**18, 2**22)
 """Fewest and most labels in a chunk of the result; ``TARGET_CHUNKS`` chunks decide in between."""
@@ -53,7 +53,7 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """Largest number of groups of centers that share a bound."""
+        """Largest number of groups of centers, each of which shares a bound of distances."""
         columns = self.source.shape[1]
         return max(1, min(self.k // CENTERS_PER_GROUP, columns // COLUMNS_PER_GROUP))
 
@@ -64,11 +64,11 @@ class Layout:
 
     @property
     def sums_bytes(self) -> int:
-        """Bytes of the sums of clusters."""
+        """Bytes of the sums (k, n) and counts (k,) of clusters."""
         return 8 * self.k * (self.view.short + 1)
 
     def panels(self, slots: int, *, sums_bytes: int = 0) -> Panels:
-        """Panels of rows in their stored type; kernels read any type."""
+        """Panels of rows in their stored type, which kernels read directly; ``slots`` buffers are reused."""
         view = self.view
         pieces = cut(view.grid, self.row_bytes, max(self.sums_bytes, sums_bytes))
         return Panels(view, pieces, slots, view.source.dtype, borrows=True)
@@ -80,7 +80,10 @@ class Layout:
 
     @property
     def sample(self) -> tuple[KeptRows, KeptRows]:
-        """Storage for rows sampled by one read, any and far; one extra row each gives probabilities."""
+        """Storage for two samples drawn by one pass: of all rows, and of rows far from the first centers.
+
+        Each has one row more than is used: the key of that row gives the sampling probabilities.
+        """
         rows, columns = self.source.shape
         fewest, most = (each * self.k for each in ROWS_PER_CENTER)
         wanted = max(fewest, min(max(most, FEWEST_ROWS), SAMPLE_BYTES // self.row_bytes))
@@ -90,11 +93,11 @@ class Layout:
         )
 
     def labels(self, folder: Path, index: int) -> ScratchMatrix:
-        """Scratch matrix of the labels (rows, 1) of step ``index``."""
+        """Intermediate file, in ``folder``, for the labels (rows, 1) of step ``index``."""
         return ScratchMatrix(folder / f"labels-{index:04d}.bin", self.view.long, 1, np.dtype(np.int32))
 
     def bounds(self, folder: Path, index: int, groups: int) -> ScratchMatrix:
-        """Scratch matrix of the bounds of distances (rows, 1 + groups) of step ``index``."""
+        """Intermediate file, in ``folder``, for bounds of distances (rows, 1 + groups) of step ``index``."""
         path = folder / f"bounds-{index:04d}.bin"
         return ScratchMatrix(path, self.view.long, 1 + groups, np.dtype(np.float32))
 

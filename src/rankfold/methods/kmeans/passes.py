@@ -1,4 +1,8 @@
-"""The folds of a clustering: sample rows for a start, one step of Lloyd's, write labels to the result."""
+"""The folds of a clustering: sample rows for a start, one step of Lloyd's, write labels to the result.
+
+A fold is what a pass does with each panel (rows in memory at a time) and each grain of it (rows of one
+product): its buffers, the sums that it accumulates, and its step. Scratch holds intermediate files.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ INT32, FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
 
 
 class OverClusters(OverPanels):
-    """Code that folds over the matrix share: constants, labels, memory of kernels."""
+    """Base class of the folds of k-means over a matrix: centers, labels, bounds, sums of clusters."""
 
     __slots__ = ()
     constants: Path
@@ -50,7 +54,12 @@ class OverClusters(OverPanels):
     kernels = (assign_rows, own_distances)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, and labels, bounds and distances of the rows of a grain."""
+        """Centers, and labels, bounds and distances for the rows of one product.
+
+        From ``constants``: centers ``exact`` and ``before`` (k, n), ``groups`` (k,) of centers that share a
+        bound, ``shift`` (n,) subtracted from rows. Buffers: ``labels`` (rows, 1), ``bounds`` (rows, 1 +
+        groups) of distances, ``distances`` (rows,), squared, from the own center.
+        """
         k, n, rows, part = self.k, self.panels.view.short, self.panels.grain_rows, self.constants
         return {
             "exact": Constant((k, n), part=part),
@@ -63,7 +72,11 @@ class OverClusters(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of clusters, kept rows, and a count of bad numbers."""
+        """Sums over the rows of each cluster, kept rows, and a count of values that are not finite.
+
+        ``sums`` (k, n) of rows less the shift, ``counts`` (k,) of rows or weights, ``squares`` (1,) squared
+        norms, ``moved`` (1,) rows whose label changed.
+        """
         k, n = self.k, self.panels.view.short
         sums = {"sums": Sum((k, n)), "counts": Sum((k,)), "squares": Sum((1,)), "moved": Sum((1,))}
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
@@ -71,7 +84,7 @@ class OverClusters(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of copies of centers, of tiles, of a converted grain, of kept rows, and of weights."""
+        """Bytes of a step besides its buffers: copies of centers, tiles, converted rows, kept rows, weights."""
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * min(TILE_ROWS, rows) * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)
@@ -83,17 +96,17 @@ class OverClusters(OverPanels):
 
     @property
     def operand_bytes(self) -> int:
-        """Largest operand of a product: rows, or centers."""
+        """Bytes of the largest operand of a matrix product: rows, or centers."""
         return 8 * max(self.longest_side, self.k) * self.panels.view.short
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and centers in the layout of the kernel."""
+        """Allocate buffers for rows and labels, and pack the centers for ``assign_rows``."""
         work = OverPanels.workspace(self, device)
         work.centers = centers_of(work.exact, work.shift, work.groups, work.before)
         return work
 
     def merge(self, total: State, other: State) -> None:
-        """Merge the sums of two streams, and the rows that they have kept."""
+        """Add ``other``, the sums and kept rows from other rows of the matrix, to ``total``, in place."""
         rows = {name for kept in self.kept for name in kept.names}
         for kept in self.kept:
             kept.join(total, other)
@@ -102,13 +115,17 @@ class OverClusters(OverPanels):
                 total[name] = each.combine(total[name], other[name])
 
     def weights_of(self, grain: Grain) -> Float64 | None:
-        """Weights of the rows of a grain; None for one each."""
+        """Weights (rows,) of the rows of a grain; None if each row counts one."""
         return None if self.weights is None else self.weights.read(grain.first, grain.last)
 
     def assign(
         self, state: State, work: Workspace, x: Array, weights: Float64 | None, *, whole: bool
     ) -> None:
-        """Label the rows of a grain, starting from labels and bounds in the buffers; add to the sums."""
+        """Label rows ``x`` by their nearest centers, and add them to the sums of clusters.
+
+        Labels and bounds in the buffers are those of the previous step, and are replaced. ``whole`` is True
+        to add all rows, False to move only those whose label changed.
+        """
         rows = len(x)
         squares = np.zeros(1)
         state["moved"] += assign_rows(
@@ -153,18 +170,18 @@ class SamplePass(OverClusters):
     """Working type."""
 
     kept: tuple[KeptRows, ...]
-    """Storage for rows anywhere, and for far rows."""
+    """Storage for the sample of all rows, and for that of rows far from the first centers."""
 
     seed: int
     row_seconds: float
     weights: RowWeights | None = None
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Shared buffers, and the rarity of each cluster."""
+        """Buffers of ``OverClusters``, and ``rarity`` (k,): see ``constants``."""
         return {**OverClusters.buffers(self), "rarity": Constant((self.k,), part=self.constants)}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Label and sample the rows of a panel, grain by grain."""
+        """Label rows ``start:stop`` by the first centers, draw random keys, and keep rows of small keys."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
             labels, squares, own = work.labels[:rows], work.distances[:rows], self.weights_of(grain)
@@ -217,7 +234,7 @@ class LloydPass(OverClusters):
     weights: RowWeights | None = None
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Label the rows of a panel, grain by grain, and write labels and bounds."""
+        """Label rows ``start:stop``, add them to the sums of clusters, and write labels and bounds."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
             buffers, own = (work.labels[:rows], work.bounds[:rows]), self.weights_of(grain)
@@ -241,7 +258,7 @@ class LloydPass(OverClusters):
 
 @dataclass(frozen=True, slots=True)
 class WriteLabels(DeclaredFold):
-    """Fold that writes labels from scratch into the result, by whole chunks."""
+    """Fold that copies labels from an intermediate file into the result, in whole chunks."""
 
     cut: Cut
     labels: ScratchMatrix
@@ -253,18 +270,18 @@ class WriteLabels(DeclaredFold):
     row_seconds: float = 1e-8
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Labels of a chunk."""
+        """``labels`` (rows, 1) of one chunk of the result, or of several."""
         return {"labels": Buffer((self.cut.panel_rows, 1), INT32)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written, and of rows of each cluster."""
+        """``rows`` (1,), the number of rows written; ``counts`` (clusters,) of rows, if they are counted."""
         whole = np.dtype(np.int64)
         counts = {"counts": Sum((self.clusters,), whole)} if self.clusters else {}
         return {"rows": Sum((1,), whole), **counts}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a padded chunk, or of counting its labels."""
+        """Bytes of a step besides its buffer: a padded chunk, or counts of its labels."""
         return (4 if not self.clusters else 8) * self.cut.panel_rows + 8 * self.clusters
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

@@ -71,7 +71,7 @@ class ClusterRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Dictionary for the facts of a result, which identifies a request."""
+        """Parameters, for JSON, that identify the request; also written to the facts of a result."""
         return {"kind": "kmeans", **dataclasses.asdict(self)}
 
 

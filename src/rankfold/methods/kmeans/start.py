@@ -67,13 +67,14 @@ class First:
 
     centers: Float64
     rarity: Float64
-    """(k,) weight of an equal share over the weight of the rows of each center."""
+    """(k,) total weight over k, divided by the weight of the rows of each center: above 1 for small clusters.
+    """
 
     shift: Array
 
     @classmethod
     def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
-        """Compute centers of some rows from one start."""
+        """Cluster a sample from one start into ``k`` centers, in at most ``most_groups`` groups."""
         centers, _ = best_start(sample, k, 1, seed, most_groups)
         labels, _ = nearest(sample.rows, centers, sample.shift)
         masses, mass = np.bincount(labels, sample.weights, minlength=k), float(sample.weights.sum())
@@ -118,7 +119,10 @@ def weigh(
 
 
 def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:
-    """Scale weights so that they sum to the total weight of each of the first clusters."""
+    """Scale weights of a sample so that they sum to the total weight of each of the first clusters.
+
+    The mean of a cluster without sampled rows is added to the sample, with the weight of the cluster.
+    """
     k, counts = len(first.centers), state["counts"]
     masses = np.bincount(labels, sample.weights, minlength=k)
     weights = sample.weights * np.divide(counts, masses, out=np.ones(k), where=masses > 0)[labels]

@@ -14,7 +14,7 @@ from rankfold.pipeline.data.view import working_dtype
 
 
 def warm_clusters(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops that label rows of the matrix and of a sample."""
+    """Run the compiled loops that label rows of the matrix and of a sample once, to compile them."""
     working = working_dtype(dtype)
     _warm(numbers(np.zeros(1, dtype)).dtype, working)
     if request["init"] != "custom":
@@ -23,7 +23,10 @@ def warm_clusters(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[in
 
 @functools.cache
 def _warm(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
-    """Take two steps on rows of one type with centers of another: with few open pairs another loop runs."""
+    """Take two steps on rows of one type with centers of another, to compile both loops.
+
+    The second step runs another loop, since bounds exclude most pairs of row and center.
+    """
     x = np.arange(512 * 4).reshape(512, 4).astype(dtype)
     exact = x[::64].astype(np.float64)
     labels, bounds = np.full(512, -1, np.int32), np.empty((512, 5), np.float32)
