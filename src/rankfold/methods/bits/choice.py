@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
 FEW_WORDS, WORDS_PER_SHARE = 14.0, 7.0
-"""Packed words counted in the time of comparing two lists of members, and of each member that both hold."""
+"""Numbers of packed words whose bits are counted in the time of comparing two lists of members, and in that
+of each member that both lists hold."""
 
 
 def finds_sets(task: Neighbors) -> bool:
-    """True if a search is one of sets."""
+    """True if a search compares rows as sets; by Hamming distance, only if both matrices are boolean."""
     metric = task.parameters.metric
     if metric == "hamming":
         return all(side.dtype == np.bool_ for side in (task.left, task.source))
@@ -54,7 +55,7 @@ def require_bits(task: Neighbors) -> None:
 
 
 def sparse_sides(task: Neighbors) -> tuple[CompressedSource, CompressedSource] | None:
-    """Both sides as compressed sources, if sets are compared as lists of their members; else None."""
+    """Queries and rows as sparse sources, if sets are compared as lists of their members; else None."""
     if not finds_sets(task):
         return None
     left, source = sparse_rows(task.left), sparse_rows(task.source)
@@ -62,7 +63,7 @@ def sparse_sides(task: Neighbors) -> tuple[CompressedSource, CompressedSource] |
 
 
 def are_packed(left: CompressedSource, source: CompressedSource) -> bool:
-    """True if sparse rows are faster packed and counted: few columns, or many members.
+    """True if sparse rows are compared faster as packed bits: few columns, or many members.
 
     Members are assumed to be spread evenly: two rows share the product of their counts, over the columns.
     """
@@ -72,7 +73,7 @@ def are_packed(left: CompressedSource, source: CompressedSource) -> bool:
 
 
 def set_fold(task: Neighbors, common: npt.NDArray[np.int64] | None) -> NearestBits | NearestSets | None:
-    """The fold of pairs of blocks of sets into lists, or None if the search is not one of sets.
+    """Fold that compares blocks of rows as sets and keeps the nearest of each; None if rows are no sets.
 
     ``common`` are columns that many rows hold; None for a plan, before some rows have been read.
     """

@@ -1,4 +1,4 @@
-"""Nearest rows of two blocks of sets, exactly: folds as in ``methods/knn/pair_fold.py``.
+"""Nearest rows of two blocks (runs of rows) of sets, exactly: folds as in ``methods/knn/pair_fold.py``.
 
 Distances follow from counts, which are integers, so packed bits and sparse rows give the same bytes.
 """
@@ -24,18 +24,24 @@ from rankfold.pipeline.storage.checkpoint import State
 Int64 = npt.NDArray[np.int64]
 
 WORD_FLOPS = 10.0
-"""Operations of a product that take as long as counting the shared bits of two words."""
+"""Floating-point operations of a matrix product that take as long as counting the shared bits of two words.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestBits(BlockFold[BitRows]):
-    """Fold of pairs of blocks of packed bits into lists of the ``k`` nearest: see ``PairFold``."""
+    """Fold that compares pairs of blocks of packed bits, and keeps the ``k`` nearest of each row.
+
+    See ``PairFold``.
+    """
 
     left: BitReader
     right: BitReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most memory of a task that holds so many rows: their bits, lists, and a run of columns."""
+        """Most bytes of a task that holds ``rows`` rows in memory, with lists, another block, and buffers of
+        the kernel.
+        """
         tallest = self.pairs.tallest()
         blocks = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
@@ -43,11 +49,11 @@ class NearestBits(BlockFold[BitRows]):
 
     @property
     def pair_flops(self) -> float:
-        """Operations of a pair of rows besides its comparison."""
+        """Cost of counting the shared bits of a pair of rows, in operations of a product."""
         return WORD_FLOPS * self.left.words
 
     def measure(self, row: int, other: int) -> float:
-        """The distance of two rows as the sweep measures it."""
+        """Distance of two rows of ``left``, by index, computed as the sweep computes it."""
         x, y = (self.left.read(index, index + 1) for index in (row, other))
         shared = int(np.bitwise_count(x.words & y.words).sum())
         return set_key(shared, int(x.sizes[0]), int(y.sizes[0]), x.bits, self.metric)
@@ -55,7 +61,11 @@ class NearestBits(BlockFold[BitRows]):
     def accumulate(
         self, work: HeldBlocks[BitRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Update the lists of both blocks, or of the first alone if the other has none."""
+        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
+        place.
+
+        ``other_state`` is None if the other block has no lists of its own.
+        """
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_bits(
             work.blocks[block],
@@ -69,18 +79,22 @@ class NearestBits(BlockFold[BitRows]):
 
 @dataclass(frozen=True, slots=True)
 class NearestSets(SparseFold):
-    """Fold of pairs of blocks of sparse rows, as lists of their members, into lists of the ``k`` nearest."""
+    """Fold that compares pairs of blocks of sets, as lists of members, and keeps the ``k`` nearest of each
+    row.
+    """
 
     left: SetReader
     right: SetReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most memory of a task that holds so many rows: their members, lists, tiles."""
+        """Most bytes of a task that holds ``rows`` rows in memory: their members, lists, and tiles (pairs
+        compared at a time).
+        """
         scratch = set_scratch_bytes(*self.largest, self.left.columns, self.pairs.tallest())
         return self.block_bytes(rows) + scratch
 
     def measure(self, row: int, other: int) -> float:
-        """The distance of two rows as the sweep measures it."""
+        """Distance of two rows of ``left``, by index, computed as the sweep computes it."""
         x, y = (self.left.read(index, index + 1) for index in (row, other))
         shared = len(np.intersect1d(x.indices, y.indices, assume_unique=True))
         return set_key(shared, len(x.indices), len(y.indices), x.columns, self.metric)
@@ -88,7 +102,11 @@ class NearestSets(SparseFold):
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Update the lists of both blocks, or of the first alone if the other has none."""
+        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
+        place.
+
+        ``other_state`` is None if the other block has no lists of its own.
+        """
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_sets(
             work.blocks[block],

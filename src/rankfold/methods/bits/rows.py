@@ -22,10 +22,10 @@ from rankfold.pipeline.data.view import Orientation, View
 Array = npt.NDArray[Any]
 
 STEP_BYTES = 2**20
-"""Bytes, about, of the numbers that are packed at a time."""
+"""Approximate bytes of the values that are packed at a time."""
 
 FILTER_BYTES = 16
-"""Memory for a stored number while zeros are left out of sparse rows."""
+"""Bytes for each stored entry while entries of value zero are removed from sparse rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class BitReader:
 
     @property
     def words(self) -> int:
-        """Words of a row."""
+        """64-bit words of a packed row."""
         return words_of(self.bits)
 
     @property
@@ -64,11 +64,11 @@ class BitReader:
         return View(self.source, Orientation.ROWS).lend(start, stop)
 
     def memory_bytes(self, rows: int) -> int:
-        """Bytes of so many rows: their words and sizes."""
+        """Bytes of ``rows`` rows in memory: packed words, and the number of members of each row."""
         return rows * (8 * self.words + 8)
 
     def read_bytes(self, rows: int) -> int:
-        """Bytes that reading so many rows takes besides, packing a step of them included."""
+        """Additional bytes while ``rows`` rows are read: rows as stored, and those being packed."""
         columns, itemsize = self.source.shape[1], self.source.dtype.itemsize
         raw = 0 if self._lent else rows * columns * itemsize + self.source.read_bytes(rows, columns)
         return raw + self._step * (3 * columns + 16 * self.words)
@@ -110,20 +110,20 @@ class BitReader:
 
 @dataclass(frozen=True, slots=True)
 class SetReader(SparseReader):
-    """Reads rows of a sparse matrix as the columns of their members."""
+    """Reads rows of a sparse matrix as sets: the columns of the nonzero entries of each row."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the ones that are multiplied."""
+        """Type of the entries of rows in memory, which are all ones."""
         return np.dtype(np.uint8)
 
     @property
     def lent(self) -> bool:
-        """False: ones are always made."""
+        """False: rows are never used where they lie in memory, since entries are replaced by ones."""
         return False
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """Bytes that reading such a block takes besides, removing zeros included."""
+        """Additional bytes while ``rows`` rows of ``stored`` entries are read and zeros removed."""
         return SparseReader.read_bytes(self, rows, stored, longest) + FILTER_BYTES * stored
 
     def read(self, start: int, stop: int) -> SparseRows:

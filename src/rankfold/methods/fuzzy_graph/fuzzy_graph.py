@@ -2,8 +2,8 @@
 
 Each row assigns weights to its neighbors, and an edge combines the weights from its two rows: see ``sides``.
 Sorting brings both together: every edge is written twice, once from each row, with its weight in the real or
-the imaginary part of a complex number, and numbers at the same place are summed. Radii need distances of the
-edges, which are sorted in the same way. Memory of a process does not grow with the rows.
+the imaginary part of a complex number, and values of the same row and column are summed. Radii need distances
+of the edges, which are sorted in the same way. Memory of a process does not grow with the rows.
 
 References
 ----------
@@ -46,10 +46,11 @@ BOTH = np.dtype(np.complex64)
 """Type of an edge: weights from its two rows, in the real and the imaginary part."""
 
 RECORD_BYTES = 16
-"""Bytes of such a number with its place, on scratch."""
+"""Bytes of an edge in an intermediate file: its complex weight, with row and column."""
 
 EDGE_BYTES = 16
-"""Bytes of a neighbor in a block: copies made while computing weights and sorting."""
+"""Bytes for each neighbor of the rows processed at a time: copies made while computing weights and sorting.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,11 @@ class FuzzyGraph:
 
     @property
     def chunk_edges(self) -> int:
-        """Stored numbers in a chunk of the result: see ``CsrWriter``."""
+        """Edges in a chunk of the result: see ``CsrWriter``."""
         return chunk_length(self.most_edges)
 
     def outputs(self) -> tuple[Output, ...]:
-        """The graph, and radii if requested."""
+        """Arrays of the result: the graph (rows, rows), sparse, and local radii (rows,) if requested."""
         rows, edges = self.lists.rows, self.most_edges
         files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)

@@ -40,7 +40,9 @@ class StoredLists:
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:
-        """Check that a result has neighbors of rows among themselves, and ``k`` of them; None for all."""
+        """Check that a result has neighbors of rows among themselves; uses ``k`` of each row, or all for
+        None.
+        """
         if _require_lists(result)["request"].get("queries") is not None:
             raise InputError(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "

@@ -77,9 +77,10 @@ class NewNeighbors:
 
 
 def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float64:
-    """(r, d) weighted means of ``places`` (n, d) at neighbors ``indices`` (r, k).
+    """(r, d) weighted mean coordinates of the neighbors of each row.
 
-    ``shares`` (r, k) are weights that sum to 1. Terms are added in order of the columns.
+    ``places`` (n, d) are coordinates, ``indices`` (r, k) the neighbors, and ``shares`` (r, k) weights that
+    sum to 1 in each row. Terms are added in order of the columns of ``indices``.
     """
     means = np.zeros((len(indices), places.shape[1]))
     for column in range(indices.shape[1]):
@@ -88,7 +89,10 @@ def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float6
 
 
 def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, Array]]:
-    """Regroup blocks of any height: yield first row and rows of whole chunks, then of the rest."""
+    """Regroup blocks of any height into whole chunks; yields the first row of a piece, and its rows.
+
+    Each piece has a multiple of ``chunk_rows`` rows, and the last one what remains.
+    """
     waiting, height, first = list[Array](), 0, 0
     for block in blocks:
         waiting.append(block)

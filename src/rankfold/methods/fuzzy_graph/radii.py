@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 RADII = "radius_data"
 
 LEAST = 1e-8
-"""Added to mean squared distances, in their unit, since rows at the same place have none."""
+"""Added to mean squared distances, in units of ``distance_unit``, since these are 0 for equal rows."""
 
 PLAIN = (2.0**-10, 2.0**60)
 """Range of mean distances whose squares are far above ``LEAST``, and in the range of float32."""
@@ -66,7 +66,10 @@ class RadiusWriter:
         self.sums, self.log_unit = np.zeros((2, CHUNK_ROWS)), math.log(unit)
 
     def append(self, rows: Array, weights: Array, distances: Array) -> None:
-        """Add edges, in order of rows, with distances in the unit; a row may continue in the next call."""
+        """Add edges with their row, weight and distance, each (edges,), in order of rows.
+
+        Distances are in units of ``unit``. A row may continue in the next call.
+        """
         shares = weights.astype(np.float64)
         squares = shares * distances.astype(np.float64) ** 2
         while len(rows):

@@ -33,12 +33,18 @@ class Sides(Protocol):
         """Compute weights ``out`` of neighbors at ``distances``, both (r, k); ``mean`` is over all rows."""
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges from the weights by either row, 0 if it does not have the other as neighbor."""
+        """Weights of edges, (edges,), from the weights ``one`` and ``other`` that their two rows assign.
+
+        The weight from a row is 0 if it does not have the other row as neighbor.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzySides:
-    """``mix (a + b - a b) + (1 - mix) a b``: see ``rankfold.kernels.graph.fuzzy``."""
+    """Rules of UMAP: an edge has weight ``mix (a + b - a b) + (1 - mix) a b``, from weights a, b of its rows.
+
+    See ``rankfold.kernels.graph.fuzzy``.
+    """
 
     set_op_mix_ratio: float
     local_connectivity: float
@@ -46,15 +52,15 @@ class FuzzySides:
     by_mean_distance: bool = True
 
     def request(self) -> dict[str, Any]:
-        """Both parameters."""
+        """Parameters that identify the rules: ``set_op_mix_ratio`` and ``local_connectivity``."""
         return {"set_op_mix_ratio": self.set_op_mix_ratio, "local_connectivity": self.local_connectivity}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute memberships."""
+        """Compute fuzzy memberships ``out`` of neighbors at ``distances``, both (r, k)."""
         membership(distances, mean, local_connectivity=self.local_connectivity, out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Mix of fuzzy union and intersection."""
+        """Weights of edges: the mix of fuzzy union and intersection of the weights from both rows."""
         mix = np.float32(self.set_op_mix_ratio)
         product = one * other
         return mix * (one + other - product) + (np.float32(1) - mix) * product
@@ -62,7 +68,10 @@ class FuzzySides:
 
 @dataclass(frozen=True, slots=True)
 class AffinitySides:
-    """``(a + b) / (2 m)``, which sum to 1 over all pairs: see ``rankfold.kernels.graph.perplexity``."""
+    """Rules of t-SNE: an edge has weight ``(a + b) / (2 m)``, from affinities a, b of its rows, m in all.
+
+    These weights sum to 1 over all pairs. See ``rankfold.kernels.graph.perplexity``.
+    """
 
     perplexities: tuple[float, ...]
     rows: int
@@ -70,13 +79,13 @@ class AffinitySides:
     by_mean_distance: bool = False
 
     def request(self) -> dict[str, Any]:
-        """The perplexities."""
+        """Parameters that identify the rules: the perplexities."""
         return {"perplexities": list(self.perplexities)}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute affinities."""
+        """Compute affinities ``out`` of neighbors at ``distances``, both (r, k); those of a row sum to 1."""
         affinities(distances, np.array(self.perplexities, np.float64), out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Symmetrized affinities, over the number of rows."""
+        """Weights of edges: the mean of the affinities from both rows, over the number of rows."""
         return np.asarray((one + other) * np.float32(0.5 / self.rows))

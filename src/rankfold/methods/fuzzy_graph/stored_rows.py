@@ -51,11 +51,11 @@ class StoredRows:
         return self.source.pointers(top, bottom)
 
     def columns(self, some: slice) -> Array:
-        """Target row of each edge ``start:stop``, in the stored integer type."""
+        """Column (target row) of each edge in the slice ``some`` of all edges, in the stored integer type."""
         return self.source.places(some.start, some.stop)
 
     def weights(self, some: slice) -> Array:
-        """Weight of each edge ``start:stop``; finite and at least 0."""
+        """Weight of each edge in the slice ``some`` of all edges; raises unless finite and at least 0."""
         values = self.source.data.take(some.start, some.stop)
         if (place := first_outside(values, 0, LARGEST)) is not None:
             raise DataError(
@@ -94,7 +94,10 @@ class StoredRows:
 
 
 def row_spans(graphs: list[StoredRows]) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of blocks of rows, common to all graphs."""
+    """Yield start and stop of successive blocks of rows, with at most ``BLOCK`` edges in all graphs together.
+
+    A row with more edges is a block of its own.
+    """
     ends = np.sum([graph.pointers for graph in graphs], axis=0)
     top, rows = 0, len(ends) - 1
     while top < rows:

@@ -63,7 +63,7 @@ def fuzzy_graph_task(
 
 
 def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
-    """Chain: the graph of lists, then weights lowered by labels."""
+    """Chain of tasks: make the graph of stored lists, then lower weights between rows of different labels."""
     identity = {**graph.request(), "targets": digest_of(labels), "target_weight": weight}
     identity["target_metric"] = CATEGORICAL
     rule = SameLabel(labels, weight)
@@ -72,7 +72,7 @@ def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
 
 
 def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
-    """Chain: the graph of lists, the graph of neighbors of targets, and their intersection."""
+    """Chain of tasks: the graph of stored lists, that of neighbors by targets, and their intersection."""
     rows, k = graph.lists.rows, graph.lists.k
     search = Neighbors.of(targets, None, NeighborRequest.of(k, "euclidean", None))
     of_targets = FuzzyGraph.of(StoredLists.of(imagined_lists(rows, k), None), ONE_SIDED, 1.0)

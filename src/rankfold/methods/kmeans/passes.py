@@ -84,7 +84,7 @@ class OverClusters(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step besides its buffers: copies of centers, tiles, converted rows, kept rows, weights."""
+        """Bytes of a step besides its buffers: copied centers, tiles, converted rows, kept rows, weights."""
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * min(TILE_ROWS, rows) * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)

@@ -58,7 +58,9 @@ class EdgeEstimate:
 
 
 def _is_imagined(source: object) -> bool:
-    """True if a source, under steps and selections, has only a shape and no numbers."""
+    """True if a source has only a shape and no values yet, beneath preparation (``prepare=``) and
+    selections.
+    """
     while hasattr(source, "inner"):
         source = source.inner
     return isinstance(source, ShapeOnly)
@@ -80,7 +82,9 @@ def _sample(reader: PointReader) -> PointReader:
 
 
 def _count(points: PointReader, some: PointReader, radius: float, *, itself: bool) -> int:
-    """Number of pairs within the radius."""
+    """Number of pairs of a query (``some``) and a point within the radius; ``itself``: queries are the
+    points.
+    """
     tree = PointTree.read(points, 1)
     rows = some.source.shape[0]
     x = some.read(0, rows)

@@ -26,10 +26,10 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CountNeighbors(DeclaredFold):
-    """Fold that writes how many neighbors the rows of a panel have."""
+    """Fold (work on each panel, the rows at a time) that counts neighbors of rows, and writes the counts."""
 
     cut: Cut
-    """Panels are whole chunks."""
+    """Cut of the rows into panels, each of which is whole chunks of the counts."""
 
     queries: Queries
     radius: float
@@ -40,18 +40,20 @@ class CountNeighbors(DeclaredFold):
     kernels = (count_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of edges, and most edges of a row."""
+        """``edges`` (1,), the number of neighbors of all rows together, and ``most`` (1,), the most of one
+        row.
+        """
         most = Sum((1,), np.dtype(np.int64), join=np.maximum)
         return {"edges": Sum((1,), np.dtype(np.int64)), "most": most}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of queries and counts."""
+        """Bytes of a step: the queries of a panel, and their counts."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + 2 * 8 * rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Count the neighbors of some rows, and write the counts."""
+        """Count the neighbors of rows ``start:stop``, and write the counts."""
         counts = self._count(start, stop)
         state["edges"] += counts.sum()
         np.maximum(state["most"], counts.max(), out=state["most"])
@@ -70,10 +72,10 @@ class CountNeighbors(DeclaredFold):
 
 @dataclass(frozen=True, slots=True)
 class ListNeighbors(DeclaredFold):
-    """Fold that writes chunks of edges."""
+    """Fold that lists the neighbors of rows, and writes them as chunks of edges of a sparse graph."""
 
     cut: Cut
-    """Cut of the edges; panels are whole chunks."""
+    """Cut of the edges, in order of rows, into panels, each of which is a whole chunk."""
 
     queries: Queries
     radius: float
@@ -90,16 +92,18 @@ class ListNeighbors(DeclaredFold):
     kernels = (list_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Edges that were written."""
+        """``edges`` (1,), the number of edges written."""
         return {"edges": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a chunk, of lists of rows with as many edges or of one row, and of the places of lists."""
+        """Bytes of a step: a chunk of edges, the lists of its rows, and the positions where lists begin."""
         return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """List some edges: of the first row, of the last, and of all between."""
+        """Find and write edges ``start:stop``: those of the first row, of the rows in between, and of the
+        last.
+        """
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, stop, side="left"))
         rows = first + np.flatnonzero(np.diff(self.starts[first : last + 1]))

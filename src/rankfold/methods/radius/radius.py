@@ -67,7 +67,7 @@ class RadiusNeighbors:
         return self.source if self.queries is None else self.queries
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the matrix, for JSON."""
+        """Everything besides the matrix that determines the result, for JSON."""
         identity = None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         return {**self.parameters.as_dict(), "queries": identity}
 
@@ -171,7 +171,7 @@ class RadiusNeighbors:
         return self._reader(self.source).reach_of(self.parameters.radius)
 
     def _rows_cut(self) -> Cut:
-        """Cut of the rows into panels that are counted together."""
+        """Cut of the rows into panels; neighbors of the rows of a panel are counted together."""
         rows = self.left.shape[0]
         chunk = min(rows, max(COUNT_ROWS[0], min(rows // 64, COUNT_ROWS[1])))
         edges = np.append(np.arange(0, rows, chunk), rows)
@@ -194,7 +194,10 @@ class RadiusNeighbors:
 
 
 def _create_graph(result: Path, shape: tuple[int, int], starts: Int64) -> None:
-    """Create the group of the graph with room for all edges, and write ``indptr``."""
+    """Create the Zarr group of the graph (CSR) with room for all edges, and write ``indptr``.
+
+    ``starts`` (rows + 1,) is the first edge of each row, which is ``indptr``.
+    """
     folder, edges = result / NAME, int(starts[-1])
     create_group(folder, shape)
     for name, dtype in (("data", np.float64), ("indices", np.int64)):

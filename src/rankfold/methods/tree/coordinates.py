@@ -101,7 +101,7 @@ class PointReader:
         return x
 
     def read_bytes(self, rows: int) -> int:
-        """Bytes that reading so many rows takes, their points included."""
+        """Bytes that reading ``rows`` rows takes, their points included."""
         read = self._rows.memory_bytes(rows) + self._rows.read_bytes(rows)
         return read + rows * 8 * (self.source.shape[1] + 3 * self.columns)
 

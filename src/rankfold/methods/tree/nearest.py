@@ -19,10 +19,10 @@ from rankfold.pipeline.storage.checkpoint import State
 
 @dataclass(frozen=True, slots=True)
 class NearestInTree(DeclaredFold):
-    """Fold that finds the lists of a panel, and writes them."""
+    """Fold that finds the ``k`` nearest points of each query of a panel (rows at a time), and writes them."""
 
     cut: Cut
-    """Panels are whole chunks."""
+    """Cut of the queries into panels, each of which is whole chunks of the result."""
 
     queries: Queries
     points: int
@@ -39,17 +39,17 @@ class NearestInTree(DeclaredFold):
     kernels = (nearest_in_tree, sort_lists)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,), the number of queries whose lists were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of queries, their lists in two orders, and of checking and writing them."""
+        """Bytes of a step: queries of a panel, their lists in two orders, and checking and writing these."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + rows * self.k * (2 * 16 + 3 * 8)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Find the lists of some queries, and write them."""
+        """Find the nearest points of queries ``start:stop``, and write distances and indices."""
         reader, points = self.queries.reader, self.queries.points
         assert points is not None  # noqa: S101 - there is no run without
         order, x, own = self.queries.panel(start, stop)

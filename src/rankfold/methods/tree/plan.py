@@ -22,7 +22,8 @@ WORTH = 4
 """A tree is used if each query measures at least this many times fewer points than there are."""
 
 POINT_FLOPS = 60.0
-"""Operations that take as long as measuring a point of a leaf, its share of the descent included."""
+"""Floating-point operations that take as long as measuring one point of a leaf, with its share of the descent
+in the tree."""
 
 
 def visited_points(points: int, columns: int, k: float) -> float:
@@ -42,7 +43,9 @@ def is_worth_it(points: int, columns: int, k: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TreeSweeps:
-    """Sweeps of panels of queries over a tree that is held meanwhile."""
+    """Sweeps that look up queries, panel (rows at a time) by panel, in a tree that stays in memory; for
+    plans.
+    """
 
     reader: PointReader
     """Reader of the points in the tree."""
@@ -51,7 +54,7 @@ class TreeSweeps:
     """Rows whose neighbors are searched for."""
 
     folds: tuple[tuple[str, Any, float, int], ...]
-    """Name, fold, points that it measures for each row, bytes that it writes."""
+    """For each sweep: name, fold, number of points measured for each query, and bytes written."""
 
     driver_bytes: int = 0
     """Most memory of the leading process between sweeps, besides the tree."""

@@ -27,11 +27,11 @@ TOP_LEVELS = 4
 
 @dataclass(frozen=True, slots=True)
 class PointTree:
-    """Points in a tree, and the place of each."""
+    """The points of a matrix in a tree, and the position of each row in the tree."""
 
     tree: Tree
     places: Array
-    """(points,) place of each id in ``tree.ids``, row after row."""
+    """(points,) position in the flattened ``tree.ids`` of each row of the matrix."""
 
     @classmethod
     def read(cls, reader: PointReader, threads: int) -> PointTree:
@@ -71,29 +71,32 @@ def arrange(tree: Tree, count: int, threads: int) -> None:
 
 
 def _halves(node: int, first: int, last: int) -> list[tuple[int, int, int]]:
-    """Halves of a node that are no leaves; leaves are transposed already, and must not be again."""
+    """Halves of a node as (node, first leaf, one past the last), leaving out those that are single leaves.
+
+    Leaves are transposed already, and must not be again.
+    """
     middle = (first + last) // 2
     halves = [(node + 1, first, middle), (node + 2 * (middle - first), middle, last)]
     return [half for half in halves if half[2] - half[1] > 1]
 
 
 def place_dtype(count: int) -> np.dtype[np.generic]:
-    """Shortest integer type for the places of so many points."""
+    """Shortest integer type for the positions of ``count`` points in a tree."""
     return np.dtype(np.int32 if count <= 2**31 - LEAF else np.int64)
 
 
 def read_edges(reader: PointReader) -> npt.NDArray[np.int64]:
-    """Edges of what is read at a time: whole chunks, where these cannot be split."""
+    """Edges of the runs of rows that are read at a time: whole chunks, where these cannot be split."""
     return panel_edges(reader.source.row_grid, max(1, READ_BYTES // (8 * reader.columns)))
 
 
 def held_bytes(reader: PointReader) -> int:
-    """Memory of the tree of a matrix, and of the places."""
+    """Bytes of the tree of a matrix, and of the positions of its rows."""
     count = reader.source.shape[0]
     return tree_bytes(count, reader.columns) + count * place_dtype(count).itemsize
 
 
 def building_bytes(reader: PointReader) -> int:
-    """Bytes that making the tree takes besides: reading, or the places in order."""
+    """Additional bytes while the tree is built: rows that are read, or row numbers for the positions."""
     count, tallest = reader.source.shape[0], int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), count * place_dtype(count).itemsize)

@@ -15,7 +15,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ORDER_BITS = 48
-"""Number of bits of a place along the space-filling curve."""
+"""Number of bits of a position along the space-filling curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class Queries:
         return self._along_curve(self.reader.read(start, stop))
 
     def take(self, rows: Int64) -> tuple[Int64, Float64, Int64]:
-        """The same as ``panel`` for any rows of the queries that are in memory."""
+        """Queries ``rows``, any in memory: their order, points in this order, and own ids, -1 for other
+        queries.
+        """
         assert self.points is not None  # noqa: S101 - there is no run without
         if self.held is not None:
             return self._along_curve(self.held[rows])
@@ -56,7 +58,7 @@ class Queries:
         return order, x[order], np.full(len(x), -1)
 
     def panel_bytes(self, rows: int) -> int:
-        """Memory of a panel of so many rows: points twice, places, order and ids."""
+        """Bytes of ``rows`` queries: their points twice, positions in the tree, order and ids."""
         reading = 0 if self.itself else self.reader.read_bytes(rows)
         return reading + rows * 8 * (2 * self.reader.columns + 6)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.request import NeighborRequest
 
 SHORT_ROWS = 16
-"""Rows shorter than this are measured by the same sum in every search."""
+"""Rows with fewer columns than this are measured by the same sum in every search, of all pairs or in a tree.
+"""
 
 
 def require_tree(request: NeighborRequest, source: Source, has_base: bool) -> None:
@@ -92,7 +93,7 @@ def _reader(task: Neighbors, source: Source) -> PointReader:
 
 
 def _fold(task: Neighbors, points: PointTree | None, result: Path) -> NearestInTree:
-    """The fold over panels of queries."""
+    """Fold that finds the nearest of queries, panel (rows at a time) by panel, and writes them."""
     itself = task.queries is None
     queries = Queries(points, _reader(task, task.left), itself)
     lists, graph = task.lists_cut(), task.parameters.symmetric is None

@@ -36,7 +36,7 @@ from rankfold.pipeline.storage.result import Result
 Float64 = npt.NDArray[np.float64]
 
 EDGE_BYTES = 160
-"""Bytes of an edge in a block: in both graphs, their sorted union, and copies."""
+"""Bytes for each edge of the rows combined at a time: in both graphs, their sorted union, and copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class CombinedGraph:
     """True to copy the radii of the first graph."""
 
     def request(self) -> dict[str, Any]:
-        """The identity, which decides the weights."""
+        """Return ``identity``: parameters that determine the weights."""
         return dict(self.identity)
 
     def outputs(self) -> tuple[Output, ...]:
-        """The graph, and radii if these are copied."""
+        """Arrays of the result: the graph (rows, rows), sparse, and radii (rows,) if these are copied."""
         rows, edges = self.source.shape[0], self.edges
         files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
@@ -78,7 +78,7 @@ class CombinedGraph:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan two reads; a row may have an edge to every other."""
+        """Plan two reads of the graphs, with memory for a row that has an edge to every other."""
         rows, edges = self.source.shape[0], self.edges
         memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk_length(edges) + 40 * (rows + 1)
         sweeps = tuple(

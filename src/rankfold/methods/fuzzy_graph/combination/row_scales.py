@@ -30,7 +30,9 @@ CLOSE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class RowScales:
-    """Rescaled weights: an edge of row i has weight ``(w / strongest[i]) ** exponents[i]`` from that row."""
+    """Scales of the rows of a graph: an edge has weight ``(w / strongest[i]) ** exponents[i]`` from its row
+    i.
+    """
 
     strongest: Float32
     exponents: Float64 | None
@@ -38,11 +40,11 @@ class RowScales:
 
     @classmethod
     def ones(cls, rows: int, *, resized: bool) -> RowScales:
-        """Scales before any edge is measured."""
+        """Initial scales, before ``measure``; exponents are all 1, and stay so unless ``resized``."""
         return cls(np.zeros(rows, np.float32), np.ones(rows) if resized else None)
 
     def measure(self, edges: Edges) -> None:
-        """Measure scales of some rows from all of their edges."""
+        """Set the strongest weight and the exponent of some rows, from all of their edges, in place."""
         if not len(edges.rows):
             return
         rows, starts = np.unique(edges.rows, return_index=True)
@@ -72,7 +74,7 @@ class RowScales:
 def _exponents(values: Float64, counts: npt.NDArray[np.int64]) -> Float64:
     """(rows,) exponents for which weights of a row sum to ``NEIGHBORHOOD``, as far as bisection gets.
 
-    ``values`` are relative weights of all rows in turn, ``counts`` (rows,) their numbers.
+    ``values`` (edges,) are relative weights, row after row; ``counts`` (rows,) are edges of each row.
     """
     low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
     middle, still = np.ones(len(counts)), np.arange(len(counts))

@@ -35,7 +35,7 @@ FARTHEST = 1e12
 
 
 class Rule(Protocol):
-    """Computes new weights of edges."""
+    """Protocol of a rule for new weights of edges, from the weights in two graphs or from labels."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
         """New weights (edges,) from edges of the first graph, and their weights ``others`` in the second.
@@ -51,7 +51,10 @@ def least_weight(graph: StoredRows) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Fuzzy union ``a + b - a b``; ``left`` and ``right`` are weights of absent edges."""
+    """Fuzzy union ``a + b - a b`` of the weights in two graphs.
+
+    ``left`` and ``right`` are weights assumed for edges absent from the first and from the second graph.
+    """
 
     left: float
     right: float
@@ -66,9 +69,10 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Intersection:
-    """Intersection ``a b``, with one of them to a power, which gives the other more influence.
+    """Intersection ``a b`` of the weights in two graphs, one of them to a power, for less influence of that
+    graph.
 
-    ``left`` and ``right`` are weights of absent edges.
+    ``left`` and ``right`` are weights assumed for edges absent from the first and from the second graph.
     """
 
     left: float
