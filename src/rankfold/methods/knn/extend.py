@@ -20,7 +20,8 @@ CHECK_COUNTS = (16, 4)
 
 
 SPARSE_TOLERANCE = 2.0**-40
-"""Allowed difference of distances of rows that were made dense then but not now, or the other way round."""
+"""Allowed relative difference from an earlier distance, for sparse rows: one of the two searches may have
+made them dense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ class EarlierLists:
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
     def plant(self, fold: NeighborFold, folder: Path) -> None:
-        """Write the accumulators of old blocks, as a sweep over all their pairs would leave them."""
+        """Write the earlier lists as files of a search that has compared all pairs of the old rows.
+
+        ``folder`` holds one file (accumulator) for each block of rows: a sweep continues from these.
+        """
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k
         old = int(np.searchsorted(edges, self.rows))

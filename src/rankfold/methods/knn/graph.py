@@ -1,6 +1,6 @@
 """Lists of neighbors as the graph of a sparse matrix, in AnnData's layout.
 
-By default the graph has ``k`` numbers in each row, nearest first. Made symmetric, it has the edges that
+By default the graph has ``k`` entries in each row, nearest first. Made symmetric, it has the edges that
 either row, or both, have, sorted by column; distances from either side are equal to the last bit.
 """
 
@@ -27,7 +27,7 @@ EDGES = 2**17
 """Edges that are sorted into files at a time."""
 
 POINTERS = 2**17
-"""Numbers of ``indptr`` in a chunk."""
+"""Entries of ``indptr`` in a chunk."""
 
 NAME = "graph"
 
@@ -40,13 +40,13 @@ Array = npt.NDArray[Any]
 
 
 def chunk_rows(rows: int, k: int) -> int:
-    """Rows whose lists are one chunk of a result."""
+    """Number of rows whose lists of ``k`` neighbors are one chunk of a result."""
     least, most = (size // (8 * k) for size in CHUNK_BYTES)
     return min(rows, max(1, min(max(rows // TARGET_CHUNKS, least), most)))
 
 
 def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:
-    """Create the group of the graph with room for the lists of all rows, and write ``indptr``."""
+    """Create the Zarr group of the graph (CSR) with room for the lists of all rows, and write ``indptr``."""
     folder = result / NAME
     create_group(folder, shape)
     length = shape[0] * k
@@ -82,9 +82,12 @@ def write_edges(
     name: str,
     mutual: bool,
 ) -> None:
-    """Write at most ``most`` edges as a sparse matrix; each comes once or from both sides, as ``d + 1j``.
+    """Write at most ``most`` edges as a sparse matrix (CSR) into ``folder``.
 
-    ``d`` is the distance. With ``mutual`` only edges that come from both sides are kept."""
+    ``both`` yields entries ``d + 1j``, where ``d`` is the distance: one or two for each edge, from either of
+    its rows. With ``mutual`` only edges that have two are kept. ``between`` is a folder for files of the
+    sort.
+    """
     writer = CsrWriter(folder, shape, np.dtype(np.float64), most, name)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
         # The imaginary part counts how often an edge came; the real part is its distance, added as often.
@@ -96,7 +99,10 @@ def write_edges(
 
 
 def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
-    """Yield every edge and its reverse; chunks are read whole and processed in pieces."""
+    """Yield every edge and its reverse, with values ``d + 1j`` for a distance d, from arrays (rows, k).
+
+    Chunks are read whole and processed in pieces.
+    """
     height, k = indices.chunks[0], indices.shape[1]
     step = max(1, EDGES // k)
     for start in range(0, indices.shape[0], height):
@@ -111,7 +117,7 @@ def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
 
 
 def create_group(folder: Path, shape: tuple[int, int]) -> None:
-    """Create the group of a sparse matrix, without its arrays."""
+    """Create the Zarr group of a sparse matrix (CSR), with attributes but without its arrays."""
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore

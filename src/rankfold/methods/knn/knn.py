@@ -73,7 +73,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 WITHOUT_ZEROS = (NearestSparsePairs, NearestSets)
-"""Folds of rows without their zeros, whose blocks are cut by stored numbers."""
+"""Folds over sparse rows: their blocks of rows are cut by the number of stored entries."""
 
 EXACT = MappingProxyType({"recall": 1.0})
 """Facts about the recall of exact lists."""
@@ -123,11 +123,11 @@ class Neighbors:
 
     @property
     def left(self) -> Source:
-        """Rows that get lists."""
+        """Rows whose neighbors are found: the queries, or all rows without queries."""
         return self.source if self.queries is None else self.queries
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the matrix, for JSON."""
+        """Everything besides the matrix that determines the result, for JSON."""
         query_identity = (
             None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         )
@@ -160,7 +160,7 @@ class Neighbors:
         )
 
     def pairs(self) -> Pairs:
-        """Edges of the blocks of rows that are compared with each other."""
+        """Blocks (runs of rows) that are compared with each other, by their edges."""
         columns = self.source.shape[1]
         rows = block_edges(self.left.row_grid, columns)
         if self.earlier is not None:
@@ -168,13 +168,18 @@ class Neighbors:
         return Pairs(rows, None if self.queries is None else block_edges(self.source.row_grid, columns))
 
     def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
-        """The fold of pairs of blocks into lists."""
+        """Fold that compares pairs of blocks of dense rows, and keeps the nearest of each row.
+
+        ``shift`` (columns,) is subtracted from rows before products, None for none; ``precise``: float64
+        products.
+        """
         code, function = self.parameters.code, self.parameters.function
         readers = [BlockReader(side, code, shift, self._by_products()) for side in (self.left, self.source)]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def sparse_fold(self, common: Int64 | None) -> NearestSparsePairs | None:
-        """The fold of rows without zeros; None unless both sides are sparse and products bound the metric.
+        """Fold that compares sparse rows; None unless rows and queries are sparse and products bound the
+        metric.
 
         ``common`` are columns that many rows hold; None for a plan, before some rows have been read.
         """
@@ -192,7 +197,7 @@ class Neighbors:
         return NearestSparsePairs(pairs, *readers, self.parameters.k, code, blocks, others, columns)
 
     def loops(self) -> dict[str, Any]:
-        """Facts besides the request that decide which loops are compiled."""
+        """Keys for ``warm_neighbors``, in addition to the request: they decide which loops are compiled."""
         if self.parameters.is_precomputed:
             return {"sparse": False, "tree": False, "pairs": True}
         if self.is_approximate:
@@ -205,7 +210,7 @@ class Neighbors:
 
     @property
     def measures_squares(self) -> bool:
-        """True if the metric is one of ``METRICS``, some of which square the numbers."""
+        """True if the metric is one of ``METRICS``, some of which square values of the rows."""
         parameters = self.parameters
         return parameters.function is None and parameters.metric in METRICS
 
@@ -309,7 +314,7 @@ class Neighbors:
         return facts
 
     def _fold_on(self, device: str) -> NeighborFold:
-        """The fold for a device, chosen after a sample of rows has been read."""
+        """The fold that compares rows on a device, chosen after a sample of rows has been read."""
         if finds_sets(self):
             sides = sparse_sides(self)
             sets = set_fold(self, None if sides is None else common_columns(sides[1]))
@@ -324,24 +329,26 @@ class Neighbors:
         return self.fold(shift, precise=precise)
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
-        """The sweep that writes lists, chunk by chunk."""
+        """Fold that writes finished lists into the result, chunk by chunk."""
         itself, graph = self.queries is None, self.parameters.symmetric is None
         return WriteLists(
             self.lists_cut(), pairs, lists, result, self.parameters.k, itself=itself, graph=graph
         )
 
     def lists_cut(self) -> Cut:
-        """Cut of the rows into panels whose lists are whole chunks of the result."""
+        """Cut of the rows into panels (rows written at a time) whose lists are whole chunks of the result."""
         rows, k = self.left.shape[0], self.parameters.k
         return cut(Grid.regular(rows, chunk_rows(rows, k), splittable=False), 8 * k, 8)
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
-        """Shift (columns,) of the copy of rows, or None; True if float32 is too narrow for the copy."""
+        """Vector (columns,) to subtract from rows before products, or None; and True if these need
+        float64.
+        """
         return choose_shift(self.source, self.parameters.code)
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:
-    """Share of rows, over all pairs of blocks, whose first shortlist was long enough."""
+    """Share of rows, over all pairs of blocks, whose first shortlist of candidates was long enough."""
     uncertain = 0
     for block in range(pairs.count):
         for accumulator in range(pairs.accumulators):

@@ -1,7 +1,8 @@
 """Exact nearest neighbors between two blocks of rows: the step of a sweep over pairs of blocks.
 
-Rows are read on the host and brought to the device that compares them; see ``kernels/neighbors/meeting.py``
-for the comparison. Lists are exact after each pair of blocks: there is nothing to certify at the end.
+A task holds a group of blocks in memory, and other blocks pass one by one. Rows are read on the host and
+brought to the device that compares them; see ``kernels/neighbors/meeting.py`` for the comparison. Lists are
+exact after each pair of blocks: there is nothing to certify at the end.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 MEASURED_TILE = 256
-"""Most rows of either side in a tile where every pair is measured."""
+"""Most rows of either side in a tile (pairs compared at a time) for metrics by which every pair is measured.
+"""
 
 FEW_COLUMNS = 16
 """Rows shorter than this are measured: a product and its bounds would take longer."""
 
 
 def has_bounds(metric: int, columns: int) -> bool:
-    """True if products choose candidates; else every pair is measured."""
+    """True if matrix products bound distances by a metric; else the distance of every pair is computed."""
     euclidean = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
     return metric in BY_PRODUCTS and not (euclidean and columns < FEW_COLUMNS)
 
@@ -75,7 +77,7 @@ class Room:
 
 @dataclass(slots=True)
 class PairWorkspace:
-    """Buffers of one task."""
+    """Rows that one task has in memory: a group of blocks, the block compared with it, and buffers."""
 
     resident: RowBuffer
     passing: RowBuffer
@@ -103,14 +105,17 @@ class PairWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class NearestPairs:
-    """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
+    """Fold that compares pairs of blocks of dense rows, and keeps the ``k`` nearest of each row.
+
+    See ``PairFold``.
+    """
 
     pairs: Pairs
     left: BlockReader
-    """Rows that have lists."""
+    """Reader of the rows whose nearest are found."""
 
     right: BlockReader
-    """Rows that are in lists; the same ones unless there are queries."""
+    """Reader of the rows among which these are found; the same rows unless there are queries."""
 
     k: int
     metric: int
@@ -121,7 +126,9 @@ class NearestPairs:
     """True if products are in float64 from the start, because numbers exceed the range of float32."""
 
     def memory_bytes(self, rows: int) -> int:
-        """Most memory of a task that holds so many rows: buffers, lists, shortlists, tiles."""
+        """Most bytes of a task that holds ``rows`` rows in memory: buffers, lists, shortlists of candidates,
+        tiles.
+        """
         tallest, columns, most = self.pairs.tallest(), self.left.columns, shortlist_length(self.k)
         lists = 2 * 8 * self.k
         # Flags of the blocks that each block has been compared with: packed, and a byte for each.
@@ -141,20 +148,20 @@ class NearestPairs:
 
     @property
     def pair_flops(self) -> float:
-        """Operations of a pair of rows besides its comparison."""
+        """Floating-point operations for the product or the distance of a pair of rows."""
         return 2.0 * self.left.columns * (1 if self.left.bounded else 1.5)
 
     @property
     def product_bytes(self) -> int:
-        """Bytes of the numbers that are multiplied."""
+        """Bytes of a number in products: 4 in float32, 8 in float64."""
         return 4 if self.left.bounded and not self.precise else 8
 
     def start(self, block: int) -> State:
-        """Empty lists for the rows of a block."""
+        """Empty lists for the rows of a block, before it is compared: see ``empty_lists``."""
         return empty_lists(self.pairs, block, self.k)
 
     def measure(self, row: int, other: int) -> float:
-        """The distance of two rows as the sweep measures it."""
+        """Distance of two rows of ``left``, by index, computed as the sweep computes it."""
         x, y = (self.left.read(self.left.buffer(1), index, index + 1, 0) for index in (row, other))
         if self.function is not None:
             return float(self.function(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64)))
@@ -170,24 +177,28 @@ class NearestPairs:
     resident = frozenset({"keys", "ids", "uncertain"})
 
     def device_bytes(self, rows: int) -> int:
-        """Most memory of a device in a task that holds so many rows: both sides, lists, noted candidates."""
+        """Most bytes on a device in a task that holds ``rows`` rows: these, a passing block, lists,
+        candidates.
+        """
         tallest, columns = self.pairs.tallest(), self.left.columns
         sides = (rows + tallest) * (columns * self.left.dtype.itemsize + 2 * 8)
         lists = (rows + 3 * tallest) * 2 * 8 * self.k
         return sides + lists + meeting_bytes(tallest, columns)
 
     def workspace(self, rows: int, device: Device = HOST) -> PairWorkspace:
-        """Allocate the buffers of a task on the host, and bring the shift to the device."""
+        """Allocate host buffers for a task that holds ``rows`` rows, and copy the shift to the device."""
         shift = None if self.left.shift is None else device.bring(self.left.shift)
         buffers = self.left.buffer(rows), self.right.buffer(self.pairs.tallest())
         return PairWorkspace(*buffers, self.precise, device, shift)
 
     def holds(self, work: PairWorkspace, group: tuple[int, int]) -> bool:
-        """True if the group is in memory."""
+        """True if a group, blocks ``group[0]`` up to ``group[1]``, is in memory."""
         return work.span == group
 
     def load_resident(self, work: PairWorkspace, group: tuple[int, int]) -> int:
-        """Read a group, block by block, unless it is in memory; returns the bytes read."""
+        """Read a group, blocks ``group[0]`` up to ``group[1]``, unless it is in memory; returns the bytes
+        read.
+        """
         if work.span == group:
             return 0
         work.span, work.blocks, work.now, work.largest = (-1, -1), {}, None, {}
@@ -201,7 +212,9 @@ class NearestPairs:
         return (int(edges[group[1]]) - first) * self.left.bytes_to_read
 
     def load_passing(self, work: PairWorkspace, block: int, group: tuple[int, int]) -> int:
-        """Read the passing block, or find it in the group; returns the bytes read."""
+        """Read a block to compare with the group in memory, or find it in the group; returns the
+        bytes read.
+        """
         if self.pairs.others is None and block in work.blocks:
             work.now, work.largest[PASSING] = work.blocks[block], work.largest[block]
             return 0
@@ -214,7 +227,10 @@ class NearestPairs:
     def accumulate(
         self, work: PairWorkspace, block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Update the lists of both blocks, or of the first alone if the other has none."""
+        """Compare a held block with the passing one, and update the lists of nearest rows of both, in place.
+
+        ``other_state`` is None if the passing block has no lists of its own.
+        """
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
         same = self.pairs.others is None and block == other
@@ -237,7 +253,9 @@ class NearestPairs:
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
     ) -> None:
-        """Measure all pairs of two blocks, for metrics that products do not bound."""
+        """Compute the distances of all pairs of two blocks, for metrics that products do not bound; update
+        the lists.
+        """
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)
         keys_j, ids_j = none if other_state is None else (other_state["keys"], other_state["ids"])
         for i, j in tiles(len(x), len(y), double_rows(x.raw.shape[1], MEASURED_TILE), same=same):
@@ -279,7 +297,7 @@ def empty_lists(pairs: Pairs, block: int, k: int) -> State:
 
 
 def lists_of(state: State) -> Lists:
-    """Lists in the accumulator of a block, which kernels update in place."""
+    """Lists in the accumulator of a block (keys, ids, uncertain), which kernels update in place."""
     return Lists(state["keys"], state["ids"], state["uncertain"])
 
 
@@ -288,6 +306,6 @@ PASSING = -1
 
 
 def _bring(work: PairWorkspace, rows: Rows) -> Rows:
-    """Bring rows to the device of the task; a device makes what it multiplies itself."""
+    """Copy rows to the device of the task; there the device itself makes the copy for products."""
     raw, norms, scale = (work.device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     return Rows(rows.first, raw, rows.copy, norms, scale)

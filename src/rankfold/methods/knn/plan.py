@@ -1,4 +1,4 @@
-"""Plan of a search for neighbors: groups, reads, memory, tasks."""
+"""Plan of a search over pairs of blocks of rows: groups of blocks held in memory, reads, memory, tasks."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly
 NeighborFold = NearestPairs | NearestSparsePairs | NearestBits | NearestSets
 
 SCAN_FLOPS = 60.0
-"""Operations of a product that take as long as comparing one bound does."""
+"""Floating-point operations of a matrix product that take as long as comparing one bound of a distance."""
 
 PACKED_BYTES = blas_bytes(max(TILE, TERMS))
 """Packing buffers of one BLAS thread, for products of tiles: ``TILE`` rows, ``TERMS`` terms at a time."""
 
 
 def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
-    """Rows of the tallest group."""
+    """Most rows of a group of blocks; ``edges`` are those of the groups, as indices of blocks."""
     return int(np.diff(pairs.rows[edges]).max())
 
 
 @dataclass(frozen=True, slots=True)
 class PairSweeps:
-    """A search over pairs of blocks, and the sweep that writes its lists."""
+    """The sweeps of a search, for its plan: one over pairs of blocks, and one that writes the lists."""
 
     fold: NeighborFold
     write: WriteLists
@@ -80,7 +80,9 @@ class PairSweeps:
 
 
 def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
-    """Number of threads, and number of groups of blocks."""
+    """Number of threads, and number of groups of blocks: the fewest groups that fit into memory and keep all
+    busy.
+    """
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
     least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
     concurrency = max(1, min(budget.threads, room // least, pairs.most_at_once))
@@ -135,7 +137,10 @@ def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
 
 
 def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
-    """Numbers of the sweep over pairs: bytes, operations, tasks."""
+    """Cost of the sweep over pairs of blocks: bytes, operations, tasks.
+
+    ``arrangement``: tasks at once, number of groups, and bytes of a task.
+    """
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = arrangement
     tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.accumulators)

@@ -1,6 +1,6 @@
 """Nearest neighbors by given distances: all of them, or those that a sparse matrix stores.
 
-The matrix is read once, row by row. The neighbors of a row are its smallest numbers by (distance, column),
+The matrix is read once, row by row. The neighbors of a row are its smallest entries by (distance, column),
 except the one on the diagonal. Zeros that a sparse matrix stores are distances, as in scikit-learn's graphs
 of neighbors, in which a row may be its own neighbor or not.
 """
@@ -44,11 +44,14 @@ PANEL_BYTES = 4 * 2**20
 """Bytes of the rows that are read at a time, unless a chunk has more."""
 
 CHOOSING_BYTES = 5
-"""Arrays of float64, each as long as a row, that choosing takes."""
+"""Number of temporary float64 arrays, each as long as a row, that choosing the nearest takes."""
 
 
 def require_distances(request: NeighborRequest, source: Source, said: Mapping[str, bool]) -> None:
-    """Raise ``InputError`` for a matrix that cannot hold distances, and for arguments that exclude one."""
+    """Raise ``InputError`` for a matrix that cannot hold distances, and for arguments that exclude these.
+
+    ``said`` has True, by name, for arguments besides those in the request that were given.
+    """
     rows, columns = source.shape
     if rows != columns:
         raise InputError(
@@ -93,12 +96,14 @@ class ChooseNearest(DeclaredFold):
     kernels = ()
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,), the number of rows whose nearest were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of reading a panel, of its lists, and of choosing from a row."""
+        """Bytes of a step: a panel (rows read at a time), its lists, and temporary arrays for choosing from a
+        row.
+        """
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return self._panel_bytes(rows) + rows * 16 * self.k + CHOOSING_BYTES * 8 * columns
 
@@ -110,7 +115,7 @@ class ChooseNearest(DeclaredFold):
         return 2 * numbers * (16 + self.source.dtype.itemsize) + stored.sparse_bytes(numbers)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel, which is empty for a sparse matrix."""
+        """Allocate ``panel``, dense rows of the matrix that are read at a time; empty for a sparse matrix."""
         work = DeclaredFold.workspace(self, device)
         dense = compressed(self.source) is None
         rows = self.cut.panel_rows if dense else 0
@@ -118,7 +123,7 @@ class ChooseNearest(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Choose the nearest of each row of a panel, and write them to scratch."""
+        """Choose the nearest of each of rows ``start:stop``, and write distances and columns to scratch."""
         keys, ids = np.empty((stop - start, self.k)), np.empty((stop - start, self.k), np.int64)
         for row, columns, distances in self._rows(work, start, stop):
             keys[row - start], ids[row - start] = self._nearest(row, columns, distances)
@@ -126,7 +131,7 @@ class ChooseNearest(DeclaredFold):
         state["rows"] += stop - start
 
     def _rows(self, work: Workspace, start: int, stop: int) -> Iterator[tuple[int, Int64, Float64]]:
-        """Yield for each row its number, the columns that it has distances from, in order, and these."""
+        """Yield for each row its number, the columns with a distance, in order, and these distances."""
         stored = compressed(self.source)
         if stored is None:
             panel = work.panel[: stop - start]
@@ -156,7 +161,9 @@ class ChooseNearest(DeclaredFold):
         return distances[near], columns[near]
 
     def _require_distances(self, row: int, columns: Int64, distances: Float64) -> None:
-        """Raise for numbers that are not distances, and name the place of one."""
+        """Raise for values that are not distances (NaN, infinite, negative), naming the row and column of
+        one.
+        """
         if not np.isfinite(distances).all():
             at = int((~np.isfinite(distances)).argmax())
             raise NonFiniteError(
@@ -173,7 +180,7 @@ class ChooseNearest(DeclaredFold):
 
 
 def fullest_panel(source: Source, cut: Cut) -> int:
-    """Most stored numbers of a panel of a sparse matrix."""
+    """Most stored entries in a panel (rows read at a time) of a sparse matrix."""
     stored = compressed(source)
     assert stored is not None  # noqa: S101 - asked of such a matrix alone
     most, step = 0, 2**20
@@ -189,7 +196,7 @@ def fullest_panel(source: Source, cut: Cut) -> int:
 
 
 def _cut(source: Source) -> Cut:
-    """Cut of the rows into panels."""
+    """Cut of the rows into panels, which are read at a time."""
     stored, rows = compressed(source), source.shape[0]
     each = 8 * source.shape[1] if stored is None else max(1, stored_size(stored)[1] // rows)
     edges = panel_edges(source.row_grid, max(1, PANEL_BYTES // each))

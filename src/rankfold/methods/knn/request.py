@@ -118,7 +118,10 @@ class NeighborRequest:
         return int(METRICS.get(self.metric, SET_METRICS.get(self.metric, Metric.EUCLIDEAN)))
 
     def check(self, rows: int, name: str, *, itself: bool) -> None:
-        """Raise ``InputError`` for fewer than k candidates; ``itself``: rows search among themselves."""
+        """Raise ``InputError`` if fewer than k of ``rows`` rows can be neighbors of a row.
+
+        ``itself`` is True if rows are searched among themselves: a row is not its own neighbor.
+        """
         most = rows - itself
         if self.k > most:
             others = f"{most} other{'s' * (most != 1)}" if itself else f"{most} rows"

@@ -47,7 +47,7 @@ DIRECT_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 
 @dataclass(slots=True)
 class RowBuffer:
-    """Buffers for the rows of several blocks."""
+    """Buffers for rows of several blocks: as stored, as multiplied, squared norms, and scales."""
 
     raw: Array
     """Rows as stored; empty if rows are used where they lie in memory."""
@@ -91,7 +91,7 @@ class BlockReader:
 
     @property
     def copies(self) -> bool:
-        """True if the copy takes memory of its own."""
+        """True if the copy of rows that is multiplied takes memory of its own."""
         plain = self.dtype == np.float32 and self.shift is None and self.metric != Metric.COSINE
         return self.bounded and not plain
 
@@ -104,12 +104,12 @@ class BlockReader:
         return View(self.source, Orientation.ROWS).lend(start, stop)
 
     def memory_bytes(self, rows: int) -> int:
-        """Bytes of a buffer for so many rows."""
+        """Bytes of a buffer for ``rows`` rows."""
         row = self.columns * (self.dtype.itemsize * (not self.lent) + 4 * self.copies) + 2 * 8
         return rows * row
 
     def read_bytes(self, tallest: int) -> int:
-        """Bytes that reading a block takes besides the buffers, including conversion to another type."""
+        """Bytes besides the buffers while ``tallest`` rows are read, including conversion to another type."""
         conversion_bytes = (
             tallest * self.columns * self.source.dtype.itemsize * (self.dtype != self.source.dtype)
         )
@@ -125,7 +125,7 @@ class BlockReader:
         return max(1, 2**20 // (8 * self.columns))
 
     def buffer(self, rows: int) -> RowBuffer:
-        """Allocate buffers for so many rows."""
+        """Allocate buffers for ``rows`` rows."""
         shape = (rows, self.columns)
         raw = aligned_empty((0, self.columns) if self.lent else shape, self.dtype)
         copy = aligned_empty(shape, np.float32) if self.copies else None
@@ -146,7 +146,10 @@ class BlockReader:
         return self.prepare(RowBuffer(raw, copy, np.zeros(len(raw)), np.ones(len(raw))), raw, 0, 0)
 
     def prepare(self, into: RowBuffer, raw: Array, start: int, at: int) -> Rows:
-        """Prepare rows from ``start`` on, given as stored; ``into`` takes copy and norms from ``at`` on."""
+        """Prepare rows ``raw``, given as stored; ``start`` is the number of the first in the matrix.
+
+        Their copy for products, norms and scales are written into ``into`` from its row ``at`` on.
+        """
         count = len(raw)
         norms, scale = into.norms[at : at + count], into.scale[at : at + count]
         copy = into.copy[at : at + count] if into.copy is not None else None
@@ -242,7 +245,10 @@ def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def choose_shift(source: Source, metric: int) -> tuple[Float64 | None, bool]:
-    """Shift (columns,) of the copy of rows, or None; True if float32 is too narrow for the copy."""
+    """Vector (columns,) to subtract from rows before products, or None; and True if these need float64.
+
+    Both are decided by a sample of the rows.
+    """
     sample = Sample.of(View(source, Orientation.ROWS), 0).read().astype(np.float64)
     mean = sample.mean(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):

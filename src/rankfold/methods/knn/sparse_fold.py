@@ -35,16 +35,18 @@ class SparseFold(BlockFold[SparseRows]):
     left: SparseReader
     right: SparseReader
     blocks: SparseBlocks
-    """Blocks of the rows that have lists."""
+    """Blocks of the rows whose nearest are found."""
 
     others: SparseBlocks
-    """Blocks of the rows that are in lists."""
+    """Blocks of the rows among which these are found."""
 
     common: Int64
-    """Columns that are multiplied as a dense block."""
+    """Columns that many rows hold, (c,): they are multiplied as a dense matrix."""
 
     def block_bytes(self, rows: int) -> int:
-        """Bytes of so many held rows, of a passing block, of reading one, and of lists."""
+        """Bytes of ``rows`` rows held in memory, of a block compared with them, of reading one, and
+        of lists.
+        """
         tallest = self.pairs.tallest()
         held = self.left.memory_bytes(rows, self.blocks.most_of(rows))
         passing = self.right.memory_bytes(tallest, self.others.most)
@@ -56,33 +58,44 @@ class SparseFold(BlockFold[SparseRows]):
 
     @property
     def largest(self) -> tuple[int, int]:
-        """Most stored numbers of a block, and of a row."""
+        """Most stored entries of a block of rows, and of a single row."""
         return max(self.blocks.most, self.others.most), max(self.blocks.longest, self.others.longest)
 
     @property
     def pair_flops(self) -> float:
-        """Operations of a pair of rows besides its comparison: as if each number met two others."""
+        """Floating-point operations for the product of a pair of rows, as if each entry were multiplied by
+        two.
+        """
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
 
 
 @dataclass(frozen=True, slots=True)
 class NearestSparsePairs(SparseFold):
-    """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
+    """Fold that compares pairs of blocks of sparse rows, and keeps the ``k`` nearest of each row.
+
+    See ``PairFold``.
+    """
 
     def memory_bytes(self, rows: int) -> int:
-        """Most memory of a task that holds so many rows: their numbers, lists, shortlists, tiles."""
+        """Most bytes of a task that holds ``rows`` rows in memory: entries, lists, shortlists of candidates,
+        tiles.
+        """
         length, tallest = shortlist_length(self.k), self.pairs.tallest()
         return self.block_bytes(rows) + scratch_bytes(*self.largest, self.left.columns, length, tallest)
 
     def measure(self, row: int, other: int) -> float:
-        """The distance of two rows as the sweep measures it."""
+        """Distance of two rows of ``left``, by index, computed as the sweep computes it."""
         x, y = (self.left.read(index, index + 1) for index in (row, other))
         return sparse_distance(x, 0, y, 0, self.metric)
 
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Update the lists of both blocks, or of the first alone if the other has none."""
+        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
+        place.
+
+        ``other_state`` is None if the other block has no lists of its own.
+        """
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
         work.precise |= meet_sparse_rows(
@@ -98,7 +111,7 @@ class NearestSparsePairs(SparseFold):
         )
 
     def _is_wild(self, x: SparseRows, y: SparseRows) -> bool:
-        """True if squares of rows leave the range of float32."""
+        """True if squared norms of rows leave the range in which float32 products are safe."""
         if self.metric == Metric.COSINE:
             return False
         largest = max(float(each.norms.max(initial=0.0)) for each in (x, y))

@@ -42,45 +42,48 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS, BLOCK_ROWS = 3 * 2**19, 8192
-"""Most stored numbers and rows of a block, unless there are more rows than ``MOST_BLOCKS`` of them hold."""
+"""Most stored entries and most rows of a block, unless ``MOST_BLOCKS`` such blocks cannot hold all rows."""
 
 POINTERS = 2**20
 """Rows whose pointers are read at once."""
 
 PIECE = 2**17
-"""Stored numbers that are sorted and added up at once, where columns do not increase."""
+"""Stored entries that are sorted, and duplicates added up, at once, where columns do not increase."""
 
 SORT_BYTES = 48
-"""Bytes that this takes for each number."""
+"""Bytes for each entry that is sorted in this way."""
 
 SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
-"""Number of runs of rows in which common columns are counted, and about how many numbers in all."""
+"""Number of runs of rows in which columns held by many rows are looked for, and approximate number of entries
+in all."""
 
 
 def sparse_rows(source: Source) -> CompressedSource | None:
-    """The matrix as a compressed source if its rows are compared without their zeros, else None."""
+    """The matrix as a sparse source if its rows are to be compared in sparse form, else None."""
     stored = sparse_by_rows(source)
     return stored if stored is not None and row_dtype(stored.dtype) in DIRECT_TYPES else None
 
 
 @dataclass(frozen=True, slots=True)
 class SparseBlocks:
-    """Rows cut into blocks."""
+    """Rows of a sparse matrix cut into blocks: ``edges`` (blocks + 1,) are their first rows, and the end."""
 
     edges: Int64
     numbers: Int64
-    """Stored numbers before each edge."""
+    """(blocks + 1,) number of stored entries before each edge."""
 
     longest: int
-    """Most numbers of a row."""
+    """Most stored entries of a row."""
 
     @property
     def most(self) -> int:
-        """Numbers of the fullest block."""
+        """Stored entries of the fullest block."""
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
-        """Stored numbers of the fullest run of blocks with at most so many rows; of one block at least."""
+        """Most stored entries of successive blocks with at most ``rows`` rows together; of one block at
+        least.
+        """
         stop = np.searchsorted(self.edges, self.edges[:-1] + rows, side="right") - 1
         stop = np.maximum(stop, np.arange(1, len(self.edges)))
         return int((self.numbers[stop] - self.numbers[:-1]).max())
@@ -92,7 +95,7 @@ def column_dtype(columns: int) -> np.dtype[Any]:
 
 
 def cut_blocks(source: CompressedSource, also: tuple[int, ...] = ()) -> SparseBlocks:
-    """Cut rows where a block would have too many rows or stored numbers, and before each row in ``also``."""
+    """Cut rows where a block would have too many rows or stored entries, and before each row in ``also``."""
     rows, most = source.shape[0], max(BLOCK_NUMBERS, 2 * source.nnz // MOST_BLOCKS)
     tallest = max(BLOCK_ROWS, 2 * -(-rows // MOST_BLOCKS))
     edges, before, longest = [0], [0], 0
@@ -107,7 +110,10 @@ def cut_blocks(source: CompressedSource, also: tuple[int, ...] = ()) -> SparseBl
 
 
 def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
-    """Ends of the blocks of some rows: as few as possible, of similar heights where numbers allow it."""
+    """Ends of the blocks of rows with these pointers: few blocks, of similar heights where entries allow it.
+
+    A block has at most ``tallest`` rows and ``most`` entries, unless a single row has more.
+    """
     count = len(pointers) - 1
     pieces = max(1, -(-count // tallest), -(-int(pointers[-1] - pointers[0]) // most))
     stops = []
@@ -121,7 +127,9 @@ def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
 
 
 def common_columns(source: CompressedSource) -> Int64:
-    """Columns that many rows hold, in a sample of these; the fullest, if there are too many."""
+    """Columns (c,) in which many rows of a sample store an entry; the fullest of these, if there are too
+    many.
+    """
     rows, columns = source.shape
     sample = min(rows, max(SAMPLE_RUNS, SAMPLE_NUMBERS * rows // max(1, source.nnz)))
     counts, count = np.zeros(columns, np.int64), 0
@@ -171,7 +179,7 @@ class SparseReader:
 
     @property
     def _number_bytes(self) -> int:
-        """Bytes of a number and its column."""
+        """Bytes of a stored entry in memory: its value and its column."""
         return column_dtype(self.columns).itemsize + self.dtype.itemsize
 
     def memory_bytes(self, rows: int, stored: int) -> int:
@@ -179,14 +187,18 @@ class SparseReader:
         return stored * self._number_bytes * (not self.lent) + 5 * 8 * (rows + 1)
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """Bytes that reading such a block takes besides: buffers, conversion to another type, and sorting."""
+        """Additional bytes while a block of ``rows`` rows with ``stored`` entries is read, converted and
+        sorted.
+
+        ``longest`` is the most entries of a row.
+        """
         each = 2 * (8 + self.source.dtype.itemsize) + self._number_bytes
         sorting = SORT_BYTES * max(min(stored, PIECE), longest)
         copies = 0 if self.lent else stored * each + sorting
         return copies + 5 * 8 * (rows + 1) + self.source.sparse_bytes(stored)
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Read rows ``start:stop`` with their norms; places that are stored twice are added up."""
+        """Read rows ``start:stop`` with their norms; entries stored twice for a column are added up."""
         stored = self.source.read_sparse((start, stop))
         rows = self._rows(start, stored)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
@@ -234,13 +246,13 @@ class SparseReader:
         refuse_large(self.source, self._place(start, stored, int(np.abs(stored.data).argmax())))
 
     def _place(self, start: int, stored: Csr, at: int) -> Span:
-        """Row and column of a stored number."""
+        """Row and column of the stored entry at index ``at`` of rows that begin with row ``start``."""
         row = int(np.searchsorted(stored.indptr, at, side="right")) - 1
         return start + row, int(stored.indices[at])
 
 
 def add_up(stored: Csr) -> Csr:
-    """Sort rows by column; numbers of one place are added in the order in which they are stored."""
+    """Sort the entries of rows by column; those of the same column are added up, in the order as stored."""
     lengths, pieces = [], []
     start, count = 0, len(stored.indptr) - 1
     while start < count:

@@ -30,7 +30,7 @@ from rankfold.methods.tree.warm import warm_nearest
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 METRIC = {"squares": Metric.EUCLIDEAN, "inner": Metric.INNER_PRODUCT}
-"""A metric for each way of bounding distances by products."""
+"""For each way to bound distances by products, see ``way_of``, a metric by which its loops are compiled."""
 
 
 def way_of(metric: str, columns: int) -> str:
@@ -39,8 +39,8 @@ def way_of(metric: str, columns: int) -> str:
     Returns
     -------
     str
-        By bounds from ``"squares"`` or ``"inner"`` products, by ``"pairs"``, or by a ``"function"`` of the
-        caller.
+        ``"squares"`` or ``"inner"``: products of rows bound squared distances or inner products; ``"pairs"``:
+        every pair is measured; ``"function"``: a function of the caller, or distances that are given.
     """
     if metric in SET_METRICS:
         return "pairs"
@@ -52,8 +52,12 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops of a search. ``request`` may say ``sparse``, for rows without zeros, ``tree`` or
-    ``sets``; and ``others``, the type of the rows that those of the matrix are compared with."""
+    """Compile the loops of a search, by running each once.
+
+    ``request`` may also have ``sparse`` (True for sparse rows), ``tree``, ``partitions``, ``sets``
+    (``"bits"`` or ``"sets"``), ``pairs`` (False if only a tree is searched), and ``others``, the type of the
+    rows that those of the matrix are compared with.
+    """
     if request.get("tree"):
         warm_nearest(periodic=request.get("box") is not None)
     if not request.get("pairs", True):

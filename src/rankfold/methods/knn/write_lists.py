@@ -30,11 +30,11 @@ class WriteLists(DeclaredFold):
     """Fold that writes ``indices`` and ``distances``, and both once more as the graph of a sparse matrix."""
 
     cut: Cut
-    """Panels are whole chunks."""
+    """Cut of the rows into panels (rows written at a time), each of which is whole chunks."""
 
     pairs: Pairs
     lists: Path
-    """Folder of the accumulators."""
+    """Folder of the accumulators: files with the lists of each block of rows."""
 
     result: Path
     k: int
@@ -53,22 +53,27 @@ class WriteLists(DeclaredFold):
         return {"keys": Buffer(shape), "ids": Buffer(shape, np.dtype(np.int64))}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,), the number of rows whose lists were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of chunks, and of three blocks of lists: the last, and the next with one to merge into it."""
+        """Bytes of a step: padded chunks, and lists of three blocks of rows: the last one read, the next, and
+        one that is merged into it.
+        """
         return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the lists of a panel, and keep the block read last: their edges differ."""
+        """Allocate the lists of a panel; ``block`` will keep the lists that were read last.
+
+        These are of a block of rows, which may reach into the next panel.
+        """
         work = DeclaredFold.workspace(self, device)
         work.block = None
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Gather the lists of some rows from the blocks that have them."""
+        """Read the lists of rows ``start:stop`` from the files of the blocks that contain these rows."""
         edges = self.pairs.rows
         first = int(np.searchsorted(edges, start, side="right")) - 1
         for block in range(first, int(np.searchsorted(edges, stop, side="left"))):
@@ -80,7 +85,7 @@ class WriteLists(DeclaredFold):
                 into[low - start : high - start] = lists[low - begin : high - begin]
 
     def _load_sorted(self, block: int) -> Lists:
-        """Load the lists of a block, its accumulators merged, sorted."""
+        """Load the lists of a block of rows, merged from its accumulators and sorted, nearest first."""
         state = finished_lists(self.lists, self.pairs, block)
         keys, ids = state["keys"], state["ids"]
         for accumulator in range(1, self.pairs.accumulators):
@@ -90,7 +95,7 @@ class WriteLists(DeclaredFold):
         return keys, ids
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Check the lists of some rows, and write them."""
+        """Check the lists of rows ``start:stop``, and write them."""
         keys, ids = work.keys[: stop - start], work.ids[: stop - start]
         require_sound(keys, ids, start, others=int(self.pairs.met[-1]), itself=self.itself)
         state["rows"] += stop - start
@@ -98,7 +103,10 @@ class WriteLists(DeclaredFold):
 
 
 def write_lists(result: Path, keys: Array, ids: Array, rows: tuple[int, int], *, graph: bool) -> None:
-    """Write lists of some rows, which are whole chunks, and once more into the graph."""
+    """Write the lists of rows ``rows[0]`` up to ``rows[1]``, which are whole chunks, into a result.
+
+    ``keys`` and ``ids`` (rows, k); with ``graph`` they are also written as the entries of a sparse matrix.
+    """
     (start, stop), k = rows, keys.shape[1]
     for name, values in (("distances", keys), ("indices", ids)):
         write_whole_chunks(result / name, values, rows, (0, k))
@@ -108,7 +116,10 @@ def write_lists(result: Path, keys: Array, ids: Array, rows: tuple[int, int], *,
 
 
 def require_sound(keys: Array, ids: Array, start: int, *, others: int, itself: bool) -> None:
-    """Raise unless each row has k of so many others, none twice, none itself, sorted by (distance, id)."""
+    """Raise unless each row has k finite distances in order, and k different ids, all below ``others``.
+
+    ``keys`` and ``ids`` are (rows, k), of rows from ``start`` on; with ``itself`` no row may have its own id.
+    """
     if not np.isfinite(keys).all():
         row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
         raise DataError(

@@ -58,9 +58,7 @@ class EdgeEstimate:
 
 
 def _is_imagined(source: object) -> bool:
-    """True if a source has only a shape and no values yet, beneath preparation (``prepare=``) and
-    selections.
-    """
+    """True if a source, beneath its preparation (``prepare=``) and selections, has only a shape."""
     while hasattr(source, "inner"):
         source = source.inner
     return isinstance(source, ShapeOnly)

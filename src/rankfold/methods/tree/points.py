@@ -97,6 +97,6 @@ def held_bytes(reader: PointReader) -> int:
 
 
 def building_bytes(reader: PointReader) -> int:
-    """Additional bytes while the tree is built: rows that are read, or row numbers for the positions."""
+    """Additional bytes while the tree is built: rows being read, or a temporary array of positions."""
     count, tallest = reader.source.shape[0], int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), count * place_dtype(count).itemsize)
