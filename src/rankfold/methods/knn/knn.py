@@ -341,9 +341,7 @@ class Neighbors:
         return cut(Grid.regular(rows, chunk_rows(rows, k), splittable=False), 8 * k, 8)
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
-        """Vector (columns,) to subtract from rows before products, or None; and True if these need
-        float64.
-        """
+        """Vector (columns,) to subtract from rows before products, or None; True if these need float64."""
         return choose_shift(self.source, self.parameters.code)
 
 

@@ -212,9 +212,7 @@ class NearestPairs:
         return (int(edges[group[1]]) - first) * self.left.bytes_to_read
 
     def load_passing(self, work: PairWorkspace, block: int, group: tuple[int, int]) -> int:
-        """Read a block to compare with the group in memory, or find it in the group; returns the
-        bytes read.
-        """
+        """Read a block to compare with the held group, or find it in the group; returns the bytes read."""
         if self.pairs.others is None and block in work.blocks:
             work.now, work.largest[PASSING] = work.blocks[block], work.largest[block]
             return 0

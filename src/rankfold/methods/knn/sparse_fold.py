@@ -44,9 +44,7 @@ class SparseFold(BlockFold[SparseRows]):
     """Columns that many rows hold, (c,): they are multiplied as a dense matrix."""
 
     def block_bytes(self, rows: int) -> int:
-        """Bytes of ``rows`` rows held in memory, of a block compared with them, of reading one, and
-        of lists.
-        """
+        """Bytes of ``rows`` held rows, of a block compared with them, of reading a block, and of lists."""
         tallest = self.pairs.tallest()
         held = self.left.memory_bytes(rows, self.blocks.most_of(rows))
         passing = self.right.memory_bytes(tallest, self.others.most)

@@ -1,8 +1,8 @@
 """Put each row into the partition of its nearest center, and into those of others nearly as near.
 
-Partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel is
-written once, sorted by partition. In the first round, the rows whose true neighbors are wanted are compared
-with the panel while it is in memory.
+Partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel
+(rows read at a time) is written once, sorted by partition: this is a run. In the first round, the rows whose
+true neighbors are wanted are compared with the panel while it is in memory.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ SORTED_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class AssignRows(DeclaredFold):
-    """Fold that writes the rows of a panel by partition, and counts them."""
+    """Fold that writes the rows of each panel (rows read at a time) sorted by partition, and counts them."""
 
     reader: BlockReader
     cut: Cut
     centers: Path
-    """A part with ``centers`` (partitions, n), in the type of the rows."""
+    """Checkpoint file with ``centers`` (partitions, n), in the type of the rows."""
 
     partitions: int
     spill: int
@@ -62,19 +62,25 @@ class AssignRows(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, and the rows that are compared with all others."""
+        """``centers`` (partitions, n) and, in the first round, ``few``, the rows that are compared with all
+        others.
+        """
         columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
         few = {} if self.few is None else {"few": self.few.buffer()}
         return {"centers": Constant((self.partitions, columns), dtype, part), **few}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows of each partition, and lists of the rows that are compared with all others."""
+        """``counts`` (partitions,) of rows; in the first round also lists of the rows compared with all
+        others.
+        """
         counts = {"counts": Sum((self.partitions,), np.dtype(np.int64))}
         return counts if self.few is None else {**counts, **self.few.sums()}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a panel, its nearest centers, its rows in order, its earlier lists, and of comparisons."""
+        """Bytes of a step: a panel, its nearest centers, its rows in order, its earlier lists, and
+        comparisons.
+        """
         rows, n = self.cut.panel_rows, self.reader.columns
         k = self.before.keys.columns if self.before is not None else 0
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
@@ -86,7 +92,7 @@ class AssignRows(DeclaredFold):
         return lists + panel + order + centers + max(meeting, rows * 8 * (k + 1)) + few
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel, and prepare the centers for comparison."""
+        """Allocate a panel (rows read at a time), and prepare the centers for comparison with rows."""
         work, reader = DeclaredFold.workspace(self, device), self.reader
         work.panel, work.room = reader.buffer(self.cut.panel_rows), Room()
         work.ready = reader.ready(work.centers)
@@ -95,7 +101,7 @@ class AssignRows(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Put a panel into partitions."""
+        """Put rows ``start:stop`` into partitions, and write them sorted by partition."""
         panel = self.reader.read(work.panel, start, stop, 0)
         known = self._nearest(work, panel)
         number = int(np.searchsorted(self.cut.panels, start))
@@ -104,7 +110,7 @@ class AssignRows(DeclaredFold):
             self.few.meet(state, work, panel)
 
     def merge(self, total: State, other: State) -> None:
-        """Add the counts of two streams, and merge lists."""
+        """Add ``other``, the counts and lists from other rows of the matrix, to ``total``, in place."""
         total["counts"] += other["counts"]
         if self.few is not None:
             self.few.join(total, other)
@@ -122,23 +128,25 @@ class AssignRows(DeclaredFold):
 def write_run(
     runs: Runs, place: tuple[int, int], panel: Rows, known: npt.NDArray[np.int32], before: Lists | None
 ) -> Int64:
-    """Write the rows of a panel sorted by partition, with the farthest keys of their lists.
+    """Write the rows of a panel sorted by partition, with the largest distances (keys) of their lists.
 
     Parameters
     ----------
+    runs : Runs
+        Files to write into.
     place : (int, int)
         Number of the panel, and of its first row in the matrix.
     panel : Rows
         Rows of the panel.
     known : (rows, most) int32
-        Partitions that each row goes into, ``NONE`` in other places.
+        Partitions that each row goes into; ``NONE`` after the last.
     before : Lists or None
         Lists that the rows have.
 
-        Returns
-        -------
-        (partitions,) int64
-            Number of rows that each partition got.
+    Returns
+    -------
+    (partitions,) int64
+        Number of rows that each partition got.
     """
     (number, first), (rows, places) = place, np.nonzero(known != NONE)
     own = known[rows, places]

@@ -32,10 +32,10 @@ SCANNED = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Lists that replace those that are not full."""
+    """Exact lists of some rows, which replace lists with fewer than k neighbors."""
 
     rows: Int64
-    """Numbers of the rows of these lists, in order."""
+    """Row numbers of these lists, in order."""
 
     lists: Lists
 
@@ -53,7 +53,7 @@ class Completed:
 
 
 def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) -> Completed:
-    """Find the neighbors of rows whose lists are not full."""
+    """Compare rows that have fewer than k neighbors in their lists with all others; returns their lists."""
     ids = run.prepare(run.part("short", "ids.part"), lambda: {"ids": _short_rows(layout, lists)})["ids"]
     run.notes["completed_rows"] = len(ids)
     completed = Completed(ids, Lists.of(run.scratch / "completed", "lists", len(ids), layout.k))
@@ -72,7 +72,7 @@ def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) 
 
 
 def _short_rows(layout: Layout, lists: Lists) -> Int64:
-    """Rows whose lists are not full."""
+    """Numbers of the rows whose lists have fewer than k neighbors."""
     parts = []
     for start in range(0, layout.rows, SCANNED):
         keys = np.empty((min(SCANNED, layout.rows - start), layout.k))

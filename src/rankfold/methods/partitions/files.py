@@ -1,10 +1,10 @@
 """Files on scratch between sweeps of one round: rows by partition, then lists by partition.
 
-A panel of the matrix leaves its rows, sorted by partition, at its own place: a *run*, which may be shorter
-than its place, with an index of where each partition begins in it. A batch of partitions then leaves the
-lists of its rows, sorted by row, at its own place, with an index of where each panel of lists begins in it.
-So rows are sorted by partition, and lists sorted back by row, by writing long pieces once and reading pieces,
-whatever the memory is.
+A panel of the matrix (rows read at a time) leaves its rows, sorted by partition, in a range of positions of
+its own: a *run*, which may be shorter than its range, with an index of where each partition begins in it. A
+batch of partitions then leaves the lists of its rows, sorted by row, in a range of its own, with an index of
+where each panel of lists begins in it. So rows are sorted by partition, and lists sorted back by row, by
+writing long pieces once and reading pieces, whatever the memory is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ WIDE, ID, PARTITION = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int3
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Rows by partition, in runs."""
+    """Files of rows sorted by partition within each panel of the matrix (a run).
+
+    ``places`` is the number of positions in a file: ``each`` for every row of the matrix.
+    """
 
     rows: ScratchMatrix
     """(places, n) rows as they are in memory."""
@@ -37,27 +40,28 @@ class Runs:
     """(places, 1) numbers of the rows in the matrix."""
 
     farthest: ScratchMatrix
-    """(places, 1) farthest key of the list that a row had before."""
+    """(places, 1) largest distance (key) in the list that a row had before."""
 
     index: ScratchMatrix
-    """(panels, partitions + 1) rows of a run before each partition."""
+    """(panels, partitions + 1) number of rows of each run before each partition."""
 
     partitions: ScratchMatrix | None
-    """(places, spill) partitions that a row is in, nearest first; None for runs of visitors."""
+    """(places, spill) partitions that a row is in, nearest first; None for runs of rows that visit
+    partitions."""
 
     each: int
-    """Number of places reserved for each row."""
+    """Number of positions reserved for each row: the most partitions that it is in, or visits."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Runs of a round."""
+        """Files for the rows of a round, sorted by the partitions that they are in."""
         at = folder / f"round-{round_index + 1:02d}"
         known = ScratchMatrix(_under(at, "partitions.bin"), layout.places, layout.spill, PARTITION)
         return cls._of(layout, at, partitions, layout.spill, known)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Runs of the visits after a round."""
+        """Files for the rows after a round, sorted by the partitions that they visit."""
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", partitions, layout.visits, None)
 
     @classmethod
@@ -75,14 +79,17 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The nearest of each row so far: see ``kernels/neighbors/lists.py``."""
+    """Files of the nearest of each row so far: distances (keys) and ids, (rows, k).
+
+    See ``kernels/neighbors/lists.py``.
+    """
 
     keys: ScratchMatrix
     ids: ScratchMatrix
 
     @classmethod
     def of(cls, at: Path, name: str, rows: int, k: int) -> Lists:
-        """Lists of so many rows, as two files."""
+        """The two files for lists of ``k`` neighbors of ``rows`` rows."""
         return cls(
             ScratchMatrix(_under(at, f"{name}-keys.bin"), rows, k, WIDE),
             ScratchMatrix(_under(at, f"{name}-neighbors.bin"), rows, k, ID),
@@ -90,44 +97,48 @@ class Lists:
 
     @classmethod
     def after(cls, layout: Layout, folder: Path, name: str) -> Lists:
-        """Lists of all rows after a round or its visits."""
+        """The files for lists of all rows after a round or its visits."""
         return cls.of(folder / name, "lists", layout.rows, layout.k)
 
     def read_into(self, keys: Array, ids: Array, start: int) -> None:
-        """Fill arrays with lists from ``start`` on."""
+        """Read lists of successive rows, from row ``start`` on, into ``keys`` and ``ids`` (r, k)."""
         self.keys.read_into(keys, start)
         self.ids.read_into(ids, start)
 
     def write(self, start: int, keys: Array, ids: Array) -> None:
-        """Write lists from ``start`` on."""
+        """Write lists ``keys`` and ``ids`` (r, k) of successive rows, from row ``start`` on."""
         self.keys.write(start, np.ascontiguousarray(keys))
         self.ids.write(start, np.ascontiguousarray(ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Lists by partition, in batches."""
+    """Files of the lists found within partitions, in batches of partitions, before they are merged by row.
+
+    ``places`` is the number of positions in a file: as in ``Runs``.
+    """
 
     ids: ScratchMatrix
     """(places, 1) numbers of the rows of the lists, in order within a batch."""
 
     lists: Lists
     index: ScratchMatrix
-    """(batches, panels of lists + 1) number of lists of a batch before each panel."""
+    """(batches, panels + 1) number of lists of each batch before each panel of rows whose lists are merged at
+    a time."""
 
     visits: ScratchMatrix | None
-    """(places, visits) partitions that a row should visit; None for lists of visitors."""
+    """(places, visits) partitions that a row should visit; None for lists that visits have found."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Lists found in a round."""
+        """Files for the lists found within partitions in a round."""
         at = folder / f"round-{round_index + 1:02d}"
         visits = ScratchMatrix(_under(at, "list-visits.bin"), layout.places, layout.visits, PARTITION)
         return cls._of(layout, at, batches, layout.places, visits)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Lists found by the visits after a round."""
+        """Files for the lists that rows find in partitions that they visit after a round."""
         places = layout.visits * layout.rows
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", batches, places, None)
 
@@ -142,7 +153,7 @@ class Found:
 
 
 def visits_of(layout: Layout, folder: Path, round_index: int) -> ScratchMatrix:
-    """(rows, visits) partitions that rows visit after a round."""
+    """File of the partitions that each row visits after a round, (rows, visits)."""
     at = folder / f"round-{round_index + 1:02d}"
     return ScratchMatrix(_under(at, "visits.bin"), layout.rows, layout.visits, PARTITION)
 

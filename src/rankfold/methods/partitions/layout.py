@@ -38,11 +38,11 @@ LEAST_ROWS = 600
 """Least average rows of a partition, each row counted once; with fewer, lists cost more than products."""
 
 ROWS_PER_NEIGHBOR = 32
-"""Least average rows of a partition, counted likewise, for each neighbor that is searched for."""
+"""Least average rows of a partition, each row counted once, for each neighbor that is searched for."""
 
 ROOTS = 1.3
-"""Least average rows of a partition, counted likewise, over the square root of all rows. Larger partitions
-cost more pairs, smaller ones more distances from centers."""
+"""Least average rows of a partition, each row counted once, over the square root of all rows. Larger
+partitions cost more pairs, smaller ones more distances from centers."""
 
 SAMPLE_ROWS = (8, 16)
 """Fewest and most rows of the sample for each center; ``SAMPLE_BYTES`` decides in between."""
@@ -53,16 +53,16 @@ FEW_CENTERS = 64
 """Most centers that are made in one step; more are made in two: of groups, and within each group."""
 
 LARGEST = 12
-"""A partition larger than this times the average without spill is searched in pieces."""
+"""A partition larger than this times the average, each row counted once, is searched in pieces."""
 
 PIECE_BYTES = 64 * 2**20
-"""Bytes, in float32, of the rows in such a piece."""
+"""Most bytes, in float32, of the rows in a piece of a large partition, searched as a whole."""
 
 PANEL_BYTES = 8 * 2**20
 """Bytes, in float32, of the rows that are put into partitions together."""
 
 MOST_PANELS = 1024
-"""Most panels of such rows: each writes a run of every partition."""
+"""Most panels (rows put into partitions together): each writes rows for every partition."""
 
 BATCH_BYTES = 16 * 2**20
 """Bytes, in float32, of the rows whose partitions one step searches, unless a piece has more."""
@@ -115,7 +115,7 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """Number of groups in which centers are made."""
+        """Number of groups of sampled rows, in each of which centers are made."""
         return math.isqrt(self.count) if self.count > FEW_CENTERS else 1
 
     @property
@@ -135,7 +135,7 @@ class Layout:
 
     @property
     def places(self) -> int:
-        """Most rows of all partitions together, spilled rows counted each time."""
+        """Most rows of all partitions together, a row counted in each partition that it is in."""
         return self.spill * self.rows
 
     @property
@@ -162,7 +162,7 @@ class Layout:
 
     @cached_property
     def cut(self) -> Cut:
-        """Cut of the matrix into panels, each of which writes a run of every partition."""
+        """Cut of the matrix into panels (rows put into partitions together)."""
         least = max(1, PANEL_BYTES // (4 * self.source.shape[1]))
         return _work(panel_edges(self.source.row_grid, max(least, -(-self.rows // MOST_PANELS))))
 
@@ -173,16 +173,24 @@ class Layout:
 
     @property
     def planned_batches(self) -> Cut:
-        """Cut of the partitions into batches, as if all partitions had one size."""
+        """Cut of the partitions into batches, searched by one step each, as if all had one size;
+        for plans.
+        """
         return _work(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:
-        """Cut of partitions with these (count + 1,) edges: several whole ones, or a piece of a large one."""
+        """Cut of the rows of all partitions into batches: several whole partitions, or a piece of a large
+        one.
+
+        ``ends`` (count + 1,) are the edges of the partitions among these rows.
+        """
         return _work(pack_partitions(ends, self.batch_rows, self.most_rows))
 
     @cached_property
     def merges(self) -> Cut:
-        """Cut of the lists of rows into whole chunks of the result."""
+        """Cut of the rows into panels (rows whose lists are merged at a time), each whole chunks of the
+        result.
+        """
         chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
         return _work(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
 
@@ -206,7 +214,7 @@ def pack_partitions(ends: Int64, batch_rows: int, most_rows: int) -> Int64:
 
 
 def _work(edges: Int64) -> Cut:
-    """Panels with these edges, each of which is a grain."""
+    """Cut with these edges into panels, each of which is processed as a whole."""
     return own_streams(edges, int(np.diff(edges).max()))
 
 
@@ -216,7 +224,11 @@ def edges_of(counts: Int64) -> Int64:
 
 
 def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
-    """Partitions, or pieces of them, in places ``start:stop``: number and places of each."""
+    """Partitions, or pieces of them, in positions ``start:stop`` of rows by partition: number and slice of
+    each.
+
+    ``edges`` (partitions + 1,) are the positions at which partitions begin.
+    """
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))
     ends = np.clip(edges[first : last + 1], start, stop).tolist()

@@ -1,7 +1,8 @@
 """A few rows that are compared with all others: their true neighbors, from one read.
 
-These rows are in memory, with lists that every stream keeps for itself. A row is also compared with itself,
-at distance 0; lists have one place more for that, and it is removed at the end.
+These rows are in memory. Their lists are among the sums of a fold: each stream (rows of the matrix that are
+processed in order) has its own, and they are merged. A row is also compared with itself, at distance 0; lists
+have one entry more for that, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 KEYS, IDS, UNCERTAIN = "true_keys", "true_ids", "true_uncertain"
-"""Names of the sums of a stream: keys and ids of lists, and the number of uncertain rows."""
+"""Names of sums of a fold: distances (keys) and ids of the lists, and the number of uncertain rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,14 @@ class FewRows:
         return self.rows.rows
 
     def buffer(self) -> ScratchConstant:
-        """Constant of a fold that holds these rows."""
+        """Buffer of a fold for these rows, (count, n), loaded from scratch."""
         return ScratchConstant.of(self.rows)
 
     def sums(self) -> dict[str, Sum]:
-        """Lists of these rows, as sums of a stream."""
+        """Lists of these rows, as sums of a fold: keys and ids (count, k + 1), and uncertain (1,).
+
+        ``uncertain`` counts how often a row had too few candidates to be certain, and was compared with all.
+        """
         shape = self.count, self.k + 1
         return {
             KEYS: Sum(shape, empty=self._no_keys),
@@ -73,17 +77,19 @@ class FewRows:
         return np.full((self.count, self.k + 1), EMPTY)
 
     def memory_bytes(self, rows: int) -> int:
-        """Bytes that comparing these rows with a panel of so many rows takes."""
+        """Bytes of these rows, and of comparing them with ``rows`` other rows at a time."""
         return self.reader.memory_bytes(self.count) + meeting_room(
             self.count, rows, self.reader.columns, self.k + 1
         )
 
     def meet(self, state: State, work: Workspace, panel: Rows) -> None:
-        """Compare a panel and update the lists in ``state``; ``work.few_rows`` are the prepared rows."""
+        """Compare the few rows, ``work.few_rows``, with the rows ``panel``, and update their lists in
+        ``state``.
+        """
         let_meet(self.reader, work, work.few_rows, panel, Lists(state[KEYS], state[IDS], state[UNCERTAIN]))
 
     def join(self, total: State, other: State) -> None:
-        """Merge the lists of two streams."""
+        """Merge the lists ``other``, from other rows of the matrix, into ``total``, in place."""
         merge_lists(total[KEYS], total[IDS], other_keys=other[KEYS], other_ids=other[IDS])
         total[UNCERTAIN] += other[UNCERTAIN]
 
@@ -91,7 +97,10 @@ class FewRows:
 def let_meet(
     reader: BlockReader, work: Workspace, x: Rows, y: Rows, lists: Lists, *, same: bool = False
 ) -> None:
-    """Compare two sets of rows and update the lists of ``x``; ``work`` has ``room`` and ``precise``."""
+    """Compare rows ``x`` with rows ``y``, and update ``lists``, the nearest of each row of ``x``, in place.
+
+    ``work.room`` gives buffers, ``work.precise`` becomes True if products need float64; ``same``: x is y.
+    """
     work.precise |= meet_rows(
         x,
         y,
@@ -106,7 +115,9 @@ def let_meet(
 
 
 def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
-    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with ``others``."""
+    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with
+    ``others`` rows.
+    """
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
@@ -145,31 +156,31 @@ class MeetAll(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The few rows."""
+        """Buffer ``few`` for the rows that are compared with all others."""
         return {"few": self.few.buffer()}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Lists of the few rows."""
+        """Lists of the few rows: see ``FewRows.sums``."""
         return self.few.sums()
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a panel, and of comparing it."""
+        """Bytes of a step: a panel (rows read at a time), and its comparison with the few rows."""
         rows, reader = self.cut.panel_rows, self.few.reader
         return reader.memory_bytes(rows) + reader.read_bytes(rows) + self.few.memory_bytes(rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel, and prepare the few rows for comparison."""
+        """Allocate a panel (rows read at a time), and prepare the few rows for comparison."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), Room()
         work.few_rows, work.precise = self.few.reader.ready(work.few), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel and compare the few rows with it."""
+        """Read rows ``start:stop``, and compare the few rows with them."""
         panel = self.few.reader.read(work.panel, start, stop, 0)
         self.few.meet(state, work, panel)
 
     def merge(self, total: State, other: State) -> None:
-        """Merge the lists of two streams."""
+        """Merge the lists ``other``, from other rows of the matrix, into ``total``, in place."""
         self.few.join(total, other)

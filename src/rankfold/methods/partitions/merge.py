@@ -38,16 +38,16 @@ class MergeLists(DeclaredFold):
     """Fold that merges the lists of some rows, and counts the true neighbors among them."""
 
     cut: Cut
-    """Cut of the rows."""
+    """Cut of the rows into panels, whose lists are merged at a time."""
 
     batch_starts: Int64
-    """(batches + 1,) where each batch begins on scratch."""
+    """(batches + 1,) position in the files ``found`` at which the lists of each batch of partitions begin."""
 
     found: Found
     before: Lists | None
     after: Lists
     visits: ScratchMatrix | None
-    """(rows, visits) matrix for the partitions to visit, or None where lists have none."""
+    """File to write for the partitions that each row should visit, (rows, visits); None after visits."""
 
     k: int
     true_rows: Int64
@@ -62,7 +62,11 @@ class MergeLists(DeclaredFold):
     kernels = (merge_rows,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Lists of a panel, the index of panels in each batch, and the known true neighbors."""
+        """Lists of the rows of a panel, the index of each batch, and true neighbors of some rows.
+
+        ``keys`` and ``neighbors`` (rows, k), ``visits`` (rows, visits), ``index`` (batches, panels + 1), see
+        ``Found``, ``true_rows`` (t,), ``farthest`` (t,).
+        """
         shape = self.cut.panel_rows, self.k
         most = 0 if self.visits is None else self.visits.columns
         return {
@@ -75,17 +79,21 @@ class MergeLists(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of true neighbors found, of each row in ``true_rows``; number of lists that are not full."""
+        """``hits`` (t,), true neighbors found of each row in ``true_rows``; ``short`` (1,), lists of fewer
+        than k.
+        """
         return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of the lists of a batch for a panel, once as read and once with their rows."""
+        """Bytes of a step: lists that are merged at a time, as read and with their rows, and row numbers."""
         each = 16 * self.k + 8 + 4 * VISITS
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Merge the lists that batches have of some rows, count the true neighbors, and write."""
+        """Merge the lists that batches have of rows ``start:stop``, count true neighbors, and write the
+        lists.
+        """
         count, panel = stop - start, int(np.searchsorted(self.cut.panels, start))
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         if self.before is None:
@@ -105,7 +113,10 @@ class MergeLists(DeclaredFold):
         self.after.write(start, keys, neighbors)
 
     def _take_visits(self, visits: Array, rows: Int64, top: int) -> None:
-        """Copy the partitions to visit, which come with one of the lists of a row."""
+        """Copy the partitions that rows should visit into ``visits``; one of the lists of a row has them.
+
+        ``rows`` are rows of the panel, and ``top`` is the position of the first of their lists in ``found``.
+        """
         if self.found.visits is not None:
             some = np.empty((len(rows), visits.shape[1]), PARTITION)
             self.found.visits.read_into(some, top)
@@ -113,7 +124,11 @@ class MergeLists(DeclaredFold):
             visits[rows[chosen]] = some[chosen]
 
     def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> Int64:
-        """Merge lists ``top:end`` on scratch, in order of rows; returns their rows, with repeats."""
+        """Merge lists at positions ``top:end`` of ``found`` into the lists of a panel that begins at row
+        ``start``.
+
+        Returns the rows of these lists, counted from ``start``; some may be repeated.
+        """
         ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
         self.found.ids.read_into(ids, top)
         self.found.lists.read_into(own, others, top)
@@ -122,7 +137,7 @@ class MergeLists(DeclaredFold):
         return rows
 
     def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
-        """Count neighbors that are as near as the true ones, and lists that are not full."""
+        """Count neighbors that are as near as the true ones, and lists of fewer than k neighbors."""
         first, last = np.searchsorted(self.true_rows, [start, stop]).tolist()
         for place in range(first, last):
             near = keys[self.true_rows[place] - start] <= self.farthest[place]
@@ -140,7 +155,7 @@ class WriteMerged(DeclaredFold):
     """Fold that writes the lists of rows into the result."""
 
     cut: Cut
-    """Panels are whole chunks."""
+    """Cut of the rows into panels (rows written at a time), each of which is whole chunks."""
 
     lists: Lists
     completed: Completed | None
@@ -153,21 +168,21 @@ class WriteMerged(DeclaredFold):
     kernels = (sort_lists,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Lists of a panel."""
+        """Lists of a panel: ``keys`` and ``neighbors``, (rows, k)."""
         shape = self.cut.panel_rows, self.k
         return {"keys": Buffer(shape), "neighbors": Buffer(shape, ID)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,), the number of rows whose lists were written."""
         return {"rows": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of chunks, and of sorting and checking."""
+        """Bytes of a step: padded chunks, and sorting and checking lists."""
         return self.cut.panel_rows * self.k * (2 * 16 + 3 * 8)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sort, check and write the lists of a panel."""
+        """Sort, check and write the lists of rows ``start:stop``."""
         keys, neighbors = work.keys[: stop - start], work.neighbors[: stop - start]
         self.lists.read_into(keys, neighbors, start)
         if self.completed is not None:
