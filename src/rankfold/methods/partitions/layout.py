@@ -173,9 +173,7 @@ class Layout:
 
     @property
     def planned_batches(self) -> Cut:
-        """Cut of the partitions into batches, searched by one step each, as if all had one size;
-        for plans.
-        """
+        """Cut of the partitions into batches, searched by one step each, as if of one size; for plans."""
         return _work(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:

@@ -115,9 +115,7 @@ def let_meet(
 
 
 def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
-    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with
-    ``others`` rows.
-    """
+    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with ``others``."""
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)

@@ -42,7 +42,7 @@ LIKELY_ROUNDS = 1
 
 
 def layout_of(task: Neighbors) -> Layout:
-    """Layout of the partitions of a task."""
+    """Number and size of the partitions for a search, and cuts of its sweeps."""
     parameters = task.parameters
     recall = DEFAULT_RECALL if parameters.min_recall is None else parameters.min_recall
     chunk_rows = task.lists_cut().panel_rows
@@ -50,19 +50,19 @@ def layout_of(task: Neighbors) -> Layout:
 
 
 def can_search(task: Neighbors) -> bool:
-    """True if partitions of a task can be searched."""
+    """True if a search can be made by partitions, by its metric, columns and other arguments."""
     return not _hindrance(task)
 
 
 def require_partitions(task: Neighbors) -> None:
-    """Raise ``InputError`` where partitions cannot be searched."""
+    """Raise ``InputError`` if a search cannot be made by partitions."""
     reason = _hindrance(task)
     if reason:
         raise InputError(f"solver approximate {reason}. Leave solver out")
 
 
 def _hindrance(task: Neighbors) -> str:
-    """Reason why partitions of a task cannot be searched, for a message; empty if they can."""
+    """Reason, for a message, why a search cannot be made by partitions; empty if it can."""
     parameters, columns = task.parameters, task.source.shape[1]
     if task.queries is not None or task.earlier is not None:
         return "finds neighbors of all rows among themselves, without queries and base"
@@ -88,25 +88,27 @@ def _hindrance(task: Neighbors) -> str:
 
 
 def is_cheaper(task: Neighbors) -> bool:
-    """True if partitions can be searched, and take fewer operations than all pairs."""
+    """True if a search can be made by partitions, and takes fewer operations so than over all pairs."""
     return can_search(task) and operations(task) < pair_operations(task)
 
 
 def operations(task: Neighbors) -> float:
-    """Cost of the likely rounds, in operations of a product."""
+    """Estimated cost of a search by partitions, in floating-point operations of matrix products."""
     layout = layout_of(task)
     truth = layout.recall_rows * layout.rows * _each(layout)
     return truth + LIKELY_ROUNDS * sum(_round_operations(layout))
 
 
 def pair_operations(task: Neighbors) -> float:
-    """Cost of comparing all pairs, in operations of a product."""
+    """Estimated cost of comparing all pairs of rows, in floating-point operations of matrix products."""
     rows, columns = task.source.shape
     return rows * (rows - 1) / 2 * (2.0 * columns + SCAN_FLOPS)
 
 
 def comparison(task: Neighbors) -> str:
-    """Operations of both ways in words, for the plan of a task that may take either."""
+    """Operations by partitions and over all pairs, in words, for the plan of a search that may take either
+    way.
+    """
     ours, theirs = operations(task), pair_operations(task)
     return f"{ours:.1e} by partitions, {theirs:.1e} for all pairs"
 
@@ -116,7 +118,7 @@ def _each(layout: Layout) -> float:
 
 
 def _round_operations(layout: Layout) -> tuple[float, float, float]:
-    """Operations of putting rows into partitions, of searching these, and of visits."""
+    """Operations of a round: putting rows into partitions, comparing rows within these, and visits."""
     average, placed = LIKELY_SPILL * layout.rows / layout.count, LIKELY_SPILL * layout.rows
     centers = layout.rows * layout.count
     each = _each(layout)
@@ -183,7 +185,7 @@ def _smaller(task: Neighbors, layout: Layout, budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sweeps:
-    """Numbers of the sweeps of a task."""
+    """Costs of the sweeps of a search by partitions, for its plan."""
 
     task: Neighbors
     layout: Layout
@@ -240,7 +242,9 @@ class _Sweeps:
         ]
 
     def driver_bytes(self, symmetric: bool) -> int:
-        """Bytes in the driver: the sample twice, centers and steps of k-means, tables of places."""
+        """Bytes in the leading process: the sample twice, centers, steps of k-means, and drawing rows or
+        sorting edges.
+        """
         layout, columns = self.layout, self.layout.source.shape[1]
         sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + layout.count // 4)
         centers = layout.count * columns * 8 * 8 + 2**20

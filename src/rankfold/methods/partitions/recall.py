@@ -27,11 +27,13 @@ MISSED = 0.05
 """Largest share of samples whose interval does not contain the mean."""
 
 EXTRA_ROWS = 0.5
-"""Rows without a hit that are added in the variance between rows."""
+"""Rows without a found neighbor that are added in the variance between rows."""
 
 
 class Recall(NamedTuple):
-    """A mean, and an interval that holds it for 95 % of samples."""
+    """Recall as a mean over sampled rows, and an interval that contains that of all rows for 95 %
+    of samples.
+    """
 
     mean: float
     low: float
@@ -39,7 +41,9 @@ class Recall(NamedTuple):
 
 
 def recall_of(hits: npt.NDArray[np.int64], k: int, rows: int) -> Recall:
-    """Recall from the hits of some rows, sampled from ``rows``; exact if they are all rows.
+    """Recall from the number of true neighbors found, of ``k`` each, of rows sampled from ``rows``.
+
+    It is exact if these are all rows.
 
     >>> found = recall_of(np.full(100, 15), 15, 10**6)
     >>> found.mean, round(found.low, 2), found.high

@@ -44,7 +44,7 @@ MOST_ROUNDS = 8
 
 @dataclass(slots=True)
 class Rounds:
-    """State of a search by partitions, round by round."""
+    """Search by partitions, round by round: its current lists of all rows, and the recall of each round."""
 
     layout: Layout
     reader: BlockReader
@@ -113,7 +113,9 @@ class Rounds:
         )
 
     def _collect(self, run: Run) -> tuple[ScratchMatrix, ScratchMatrix, Int64]:
-        """Collect rows for centers, and rows that are compared with all others, with the numbers of these."""
+        """Collect the sampled rows in one pass: those for centers, those compared with all, and numbers of
+        the latter.
+        """
         layout, ids = self.layout, sample_ids(self.layout, self.seed)
         matrix = ScratchMatrix(
             run.scratch / "sample.bin", len(ids[0]), layout.source.shape[1], self.reader.dtype
@@ -123,7 +125,7 @@ class Rounds:
         return matrix, few, ids[1]
 
     def _centers(self, run: Run, index: int, sample: ScratchMatrix) -> tuple[Path, int]:
-        """Make the centers of a round; returns the path of their part, and their number."""
+        """Make the centers of a round; returns the path of their checkpoint file, and their number."""
         path = run.part(f"assign-{index + 1:02d}", "centers.part")
 
         def make() -> State:
@@ -140,7 +142,12 @@ class Rounds:
         return run.pass_over_data(f"assign-{index + 1:02d}", fold), runs
 
     def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """Find neighbors within partitions, and partitions to visit; returns the number of lists not full."""
+        """Find neighbors within partitions, and partitions to visit; returns the number of lists of fewer
+        than k.
+
+        ``counts`` (partitions,) are rows; ``truth``: rows whose true neighbors are known, and the farthest of
+        these.
+        """
         layout = self.layout
         ends = edges_of(counts)
         batches = layout.batches(ends)
@@ -162,7 +169,11 @@ class Rounds:
         return self._merge(run, f"merge-{index + 1:02d}", (batches.panels, found, visits), truth)
 
     def _visit(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """Compare rows with partitions that their neighbors are in; returns the number of lists not full."""
+        """Compare rows with partitions that their neighbors are in; returns the number of lists of fewer than
+        k.
+
+        Arguments are those of ``_search``.
+        """
         layout, visits = self.layout, visits_of(self.layout, run.scratch, index)
         assert self.lists is not None  # noqa: S101 - there is a round
         visitors = Runs.of_visitors(layout, run.scratch, index, self.partitions)
@@ -182,7 +193,7 @@ class Rounds:
         return short
 
     def _sweep(self, run: Run, name: str, fold: SearchPartitions | SearchVisits) -> None:
-        """Run a sweep over batches, and add its pairs to the notes of the run."""
+        """Run a sweep over batches of partitions, and add the pairs it compared to the notes of the run."""
         pairs = float(run.sweep(name, fold)["pairs"][0])
         run.notes["row_pairs"] = run.notes.get("row_pairs", 0.0) + pairs
 
@@ -193,7 +204,12 @@ class Rounds:
         lists: tuple[Int64, Found, ScratchMatrix | None],
         truth: tuple[Int64, Float64],
     ) -> int:
-        """Merge lists of batches into those of rows, measure the recall; returns the count of short lists."""
+        """Merge the lists of batches into those of rows, and measure the recall; returns the number of short
+        lists.
+
+        ``lists``: position of each batch in the files, the files, and the file for partitions to visit, or
+        None.
+        """
         (starts, found, visits), layout = lists, self.layout
         after = Lists.after(layout, run.scratch, name)
         files = starts, found, self.lists, after, visits
@@ -211,7 +227,7 @@ def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> No
 
 
 def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
-    """Numbers of the rows that centers are made from, and of those compared with all others."""
+    """Numbers of the sampled rows: those that centers are made from, and those compared with all others."""
     return (
         drawn(layout.rows, layout.sample_rows, seed, Purpose.PARTITION_SAMPLE),
         drawn(layout.rows, layout.recall_rows, seed, Purpose.RECALL_ROWS),
@@ -221,7 +237,10 @@ def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
 def assign_fold(
     layout: Layout, reader: BlockReader, files: tuple[Path, int, Runs, Lists | None], few: FewRows | None
 ) -> AssignRows:
-    """The sweep that puts rows into partitions."""
+    """Fold that puts rows into partitions.
+
+    ``files``: path of the centers, their number, files to write, and lists of earlier rounds or None.
+    """
     (centers, count, runs, before), columns = files, layout.source.shape[1]
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
     shape = count, layout.spill

@@ -35,7 +35,7 @@ LEAST_SEEN = 4
 """Least rows of a partition, as estimated from the sample, in multiples of k + 1."""
 
 ROWS_PER_GROUP = 10
-"""Centers that share a bound in the steps of k-means."""
+"""Number of centers that share a distance bound in the steps of k-means."""
 
 
 def drawn(rows: int, count: int, seed: int, purpose: Purpose) -> Int64:
@@ -47,7 +47,7 @@ def drawn(rows: int, count: int, seed: int, purpose: Purpose) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class CollectRows(DeclaredFold):
-    """Fold that writes chosen rows to scratch, one after the other."""
+    """Fold that copies chosen rows of a matrix to intermediate files, one for each set of rows."""
 
     reader: BlockReader
     cut: Cut
@@ -59,25 +59,25 @@ class CollectRows(DeclaredFold):
     row_seconds: float = 1e-6
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,), the number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a panel, and of its chosen rows."""
+        """Bytes of a step: a panel (rows read at a time), and its chosen rows."""
         rows = self.cut.panel_rows
         most = max(len(each) for each in self.chosen)
         chosen = min(rows, most) * self.reader.columns * self.reader.dtype.itemsize
         return self.reader.memory_bytes(rows) + self.reader.read_bytes(rows) + chosen
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel."""
+        """Allocate a panel (rows read at a time)."""
         work = DeclaredFold.workspace(self, device)
         work.panel = self.reader.buffer(self.cut.panel_rows)
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel and write its chosen rows."""
+        """Read rows ``start:stop``, check that they are finite, and write the chosen ones."""
         # Also read panels without chosen rows: NaN and Inf must be found before partitions are made.
         panel = self.reader.read(work.panel, start, stop, 0)
         for chosen, into in zip(self.chosen, self.into, strict=True):
@@ -88,15 +88,18 @@ class CollectRows(DeclaredFold):
 
 
 def _write_rows(into: ScratchMatrix, first: int, rows: Array, some: Int64) -> None:
-    """Write some rows, made contiguous: matrices in memory may be stored by columns."""
+    """Write rows ``rows[some]`` to a file from its row ``first`` on; they are made contiguous.
+
+    Matrices in memory may be stored by columns.
+    """
     into.write(first, np.ascontiguousarray(rows[some]))
 
 
 def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_index: int) -> Array:
-    """Centers of the partitions of a round, from a sample.
+    """Centers of the partitions of a round, from a sample (rows, n).
 
-    They are made in groups, each of which has centers in proportion to its rows of the sample. Centers of few
-    rows are left out, since their partitions could hold fewer rows than a list takes.
+    The sample is split into groups, each of which gets centers in proportion to its rows. Centers of few rows
+    are left out, since their partitions could hold fewer rows than a list takes.
 
     Returns
     -------

@@ -1,8 +1,9 @@
 """Neighbors within partitions: every pair of rows of a partition is compared, exactly.
 
-A batch of partitions is read from all runs, searched one partition after the other, and its lists are written
-in order of rows. A row's list begins with the farthest key of its list of earlier rounds as a bound, so that
-later rounds measure few pairs; lists after all rounds are the same as without it.
+A batch of partitions is read from all runs (a run: the rows of one panel of the matrix, sorted by partition
+on scratch), searched one partition after the other, and its lists are written in order of rows. A row's list
+begins with the largest distance in its list of earlier rounds as a bound, so that later rounds measure few
+pairs; lists after all rounds are the same as without it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SearchPartitions(DeclaredFold):
-    """Fold that finds and writes the lists of a batch of partitions."""
+    """Fold that compares all pairs of rows within each partition of a batch, and writes the lists
+    of nearest.
+    """
 
     reader: BlockReader
     """Prepares rows for comparison; reads none from the matrix."""
@@ -45,16 +48,16 @@ class SearchPartitions(DeclaredFold):
     """Cut of the rows of all partitions, one after the other, into batches."""
 
     ends: Int64
-    """(partitions + 1,) where each partition begins among them."""
+    """(partitions + 1,) position of the first row of each partition among these rows."""
 
     run_starts: Int64
-    """(panels + 1,) where each run begins on scratch."""
+    """(panels + 1,) position in the files ``runs`` at which the rows of each panel of the matrix begin."""
 
     runs: Runs
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels that lists will be merged by."""
+    """Edges of the panels of rows whose lists will be merged at a time."""
 
     visits: int
     """Most partitions that a row visits."""
@@ -66,7 +69,12 @@ class SearchPartitions(DeclaredFold):
     row_seconds: float = 1e-5
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows, their ids and lists, and where partitions begin in each run."""
+        """Rows of a batch with their ids, partitions and lists, and where partitions begin in each run.
+
+        ``raw`` (rows, n), ``ids`` (rows, 1), ``farthest`` (rows, 1) of earlier lists, ``keys`` and
+        ``neighbors`` (rows, k), ``partitions`` (rows, spill), ``visits`` (rows, visits), ``index`` (panels,
+        partitions + 1).
+        """
         rows, n = self.cut.panel_rows, self.reader.columns
         return {
             "ids": Buffer((rows, 1), ID),
@@ -80,12 +88,16 @@ class SearchPartitions(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of pairs compared, and of rows whose products left too much open."""
+        """``pairs`` (1,) compared, and ``uncertain`` (1,), how often a row had too few candidates to be
+        certain.
+        """
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of reading a run, of a prepared partition and its lists, and of lists in order."""
+        """Bytes of a step besides its buffers: reading rows of a run, a prepared partition, and lists in
+        order.
+        """
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16 + 4 * self.runs.each)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)
@@ -101,7 +113,7 @@ class SearchPartitions(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a batch, search its partitions, and write the lists."""
+        """Read the batch of partitions at positions ``start:stop``, search each, and write the lists."""
         self._gather(work, start, stop)
         count = stop - start
         keys, neighbors = work.keys[:count], work.neighbors[:count]
@@ -115,7 +127,10 @@ class SearchPartitions(DeclaredFold):
         self._write(work, start, count)
 
     def _search(self, state: State, work: Workspace, some: slice, partition: int) -> None:
-        """Compare all pairs of rows of a partition, and choose the partitions that rows visit."""
+        """Compare all pairs of rows of a partition, and choose the partitions that rows visit.
+
+        ``some`` is the slice of its rows in the buffers, ``partition`` its number.
+        """
         raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
         copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
         ready = reader.ready(raw, copy)
@@ -128,7 +143,7 @@ class SearchPartitions(DeclaredFold):
         lists.ids[known] = names[lists.ids[known]]
 
     def _gather(self, work: Workspace, start: int, stop: int) -> None:
-        """Read the rows of a batch by partition, each partition in order of rows."""
+        """Read the rows of a batch into the buffers, by partition, each partition in order of rows."""
         runs = self.runs
         assert runs.partitions is not None  # noqa: S101 - those of a round are written with them
         pieces = [(work.raw, runs.rows), (work.ids, runs.ids), (work.partitions, runs.partitions)]
@@ -153,17 +168,21 @@ def gather_rows(
     span: tuple[int, int],
     run_starts: Int64,
 ) -> None:
-    """Read rows by partition, each in order of rows, from all runs.
+    """Read rows by partition, each partition in order of rows, from all runs.
+
+    A run holds the rows of one panel of the matrix, sorted by partition.
 
     Parameters
     ----------
+    room : Room
+        Buffers that are reused.
     pieces : arrays to fill, each with the matrix on scratch that holds its runs
     index : (runs, partitions + 1)
         Where each partition begins in each run.
     edges : (partitions + 1,)
-        Where each partition begins among the rows of all.
+        Where each partition begins among the rows of all partitions, one after the other.
     span : (int, int)
-        Places among the rows of all that are wanted; they may begin and end within a partition.
+        Positions among these rows that are wanted; they may begin and end within a partition.
     run_starts : (runs + 1,)
         Where runs begin on scratch.
     """
@@ -188,7 +207,10 @@ def gather_rows(
 
 
 def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int64, high: Int64) -> None:
-    """Copy rows of a run, from ``at`` on, to places ``low:high`` of each of their partitions."""
+    """Copy rows of a file, from row ``at`` on, to rows ``low:high`` of ``into``, for each of some partitions.
+
+    ``low`` and ``high`` (p,) have one entry for each partition.
+    """
     if len(low) == 1:
         matrix.read_into(into[low[0] : high[0]], at)
         return
@@ -203,7 +225,11 @@ def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int6
 def write_lists(
     found: Found, place: tuple[int, int], ids: Int64, lists: tuple[Float64, Int64], edges: Int64
 ) -> Int64:
-    """Write the lists of a batch (number, first place) in order of their rows; returns that order."""
+    """Write the lists of a batch of partitions in order of their rows; returns that order, (r,).
+
+    ``place``: number of the batch, and its first position in the files; ``ids`` (r,) are the rows of the
+    lists, and ``edges`` those of the panels that lists are merged by.
+    """
     batch, start = place
     order = np.argsort(ids, kind="stable")
     ordered = np.ascontiguousarray(ids[order])

@@ -19,7 +19,10 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 @dataclass(frozen=True, slots=True)
 class PlaceVisitors(DeclaredFold):
-    """Fold that writes the rows of a panel by the partitions that they visit, and counts them."""
+    """Fold that writes rows, panel by panel, sorted by the partitions that they visit, and counts them.
+
+    A panel is the rows that are read at a time.
+    """
 
     reader: BlockReader
     cut: Cut
@@ -34,29 +37,31 @@ class PlaceVisitors(DeclaredFold):
     row_seconds: float = 1e-6
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Partitions that the rows of a panel visit."""
+        """``visits`` (rows, visits), the partitions that each row of a panel visits."""
         return {"visits": Buffer((self.cut.panel_rows, self.visits.columns), PARTITION)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Visitors of each partition."""
+        """``counts`` (partitions,), the number of rows that visit each partition."""
         return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a panel, the order of its visitors, some of them in order, and their lists."""
+        """Bytes of a step: a panel, the order of its rows by partition, some of them in order, and their
+        lists.
+        """
         rows, n = self.cut.panel_rows, self.reader.columns
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
         order = rows * self.runs.each * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
         return panel + order + rows * 8 * (self.before.keys.columns + 1)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel."""
+        """Allocate a panel (rows read at a time)."""
         work = DeclaredFold.workspace(self, device)
         work.panel = self.reader.buffer(self.cut.panel_rows)
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel and write its rows once for each partition that they visit."""
+        """Read rows ``start:stop``, and write each once for every partition that it visits."""
         panel = self.reader.read(work.panel, start, stop, 0)
         visits = work.visits[: stop - start]
         self.visits.read_into(visits, start)

@@ -1,7 +1,8 @@
 """Compare visitors with the rows of partitions, exactly, and keep rows nearer than those in their lists.
 
-A batch holds the rows of some partitions and their visitors. If a partition is searched in pieces, each piece
-has a part of the rows and of the visitors, which are compared with each other.
+A visitor of a partition is a row that is not in it, but has neighbors there. A batch holds the rows of some
+partitions and their visitors. If a partition is searched in pieces, each piece has a part of the rows and of
+the visitors, which are compared with each other.
 """
 
 from __future__ import annotations
@@ -33,29 +34,34 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Places of the rows of partitions and of their visitors, and the batches in which they are compared."""
+    """Positions of the rows of partitions and of the rows that visit them, and the batches for comparing
+    both.
+    """
 
     cut: Cut
     """Cut of the rows of each partition and its visitors, one partition after the other, into batches."""
 
     rows: Int64
-    """(partitions + 1,) where each partition begins among the rows of all."""
+    """(partitions + 1,) where each partition begins among the rows of all partitions."""
 
     visitors: Int64
-    """(partitions + 1,) where its visitors begin among all visitors."""
+    """(partitions + 1,) where the visitors of each partition begin among those of all partitions."""
 
     @property
     def ends(self) -> Int64:
-        """(partitions + 1,) where each partition begins among all rows and visitors."""
+        """(partitions + 1,) where each partition begins if its rows and its visitors are counted together."""
         return self.rows + self.visitors
 
     def partitions(self, start: int, stop: int) -> tuple[int, int]:
-        """The first partition of a batch, and the one after the last."""
+        """The first partition of the batch at positions ``start:stop``, and the one after the last."""
         ends = self.ends
         return int(np.searchsorted(ends, start, side="right")) - 1, int(np.searchsorted(ends, stop))
 
     def spans(self, start: int, stop: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Span of the rows and span of the visitors of a batch; a piece has an even share of both."""
+        """Start and stop of the rows and of the visitors in the batch at positions ``start:stop``.
+
+        A piece of a large partition has an even share of both.
+        """
         (first, last), ends = self.partitions(start, stop), self.ends
         whole, below, above = int(ends[last] - ends[first]), start - int(ends[first]), stop - int(ends[first])
 
@@ -66,7 +72,7 @@ class Meetings:
         return share(self.rows), share(self.visitors)
 
     def batch_starts(self) -> Int64:
-        """(batches + 1,) where the visitors of each batch begin among all."""
+        """(batches + 1,) where the visitors of each batch begin among those of all batches."""
         panels = self.cut.panels.tolist()
         starts = [self.spans(*each)[1][0] for each in itertools.pairwise(panels)]
         return np.array([*starts, self.visitors[-1]], np.int64)
@@ -74,34 +80,41 @@ class Meetings:
 
 @dataclass(frozen=True, slots=True)
 class SearchVisits(DeclaredFold):
-    """Fold that finds and writes the nearer rows that visitors of a batch of partitions find."""
+    """Fold that compares rows with the rows of partitions that they visit, and writes the nearer
+    ones found.
+    """
 
     reader: BlockReader
     """Prepares rows for comparison; reads none from the matrix."""
 
     meetings: Meetings
     runs: Runs
-    """Runs of the rows of partitions."""
+    """Files of the rows in partitions, sorted by partition within each panel of the matrix."""
 
     visitors: Runs
     run_starts: tuple[Int64, Int64]
-    """(panels + 1,) where each run begins on scratch, of rows and of visitors."""
+    """(panels + 1,) positions in ``runs`` and in ``visitors`` at which the rows of each panel begin."""
 
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels that lists will be merged by."""
+    """Edges of the panels of rows whose lists will be merged at a time."""
 
     slots: int = 1
     row_seconds: float = 1e-5
 
     @property
     def cut(self) -> Cut:
-        """Cut into batches of rows and visitors."""
+        """Cut of rows and visitors into batches of partitions."""
         return self.meetings.cut
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows with their visitors, and where partitions begin in each run."""
+        """Rows of a batch and their visitors, and where partitions begin in each run.
+
+        ``raw`` (rows, n) and ``ids`` (rows, 1), rows of partitions before visitors; of visitors ``farthest``
+        (rows, 1), ``keys`` and ``neighbors`` (rows, k); ``index`` and ``visitor_index`` (panels, partitions +
+        1).
+        """
         rows, n = self.cut.panel_rows + 1, self.reader.columns
         return {
             "ids": Buffer((rows, 1), ID),
@@ -114,12 +127,14 @@ class SearchVisits(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of pairs compared, and of rows whose products left too much open."""
+        """``pairs`` (1,) compared, and ``uncertain`` (1,), how often a row had too few candidates to be
+        certain.
+        """
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of reading a run, of prepared rows, and of lists in order."""
+        """Bytes of a step besides its buffers: reading rows of a run, prepared rows, and lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)
@@ -135,7 +150,9 @@ class SearchVisits(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a batch, compare visitors with rows, and write the lists."""
+        """Read the batch at positions ``start:stop``, compare visitors with rows, and write the lists of
+        visitors.
+        """
         first, last = self.meetings.partitions(start, stop)
         rows, visitors = self.meetings.spans(start, stop)
         count, guests = rows[1] - rows[0], visitors[1] - visitors[0]
@@ -165,7 +182,11 @@ class SearchVisits(DeclaredFold):
         gather_rows(work.room, pieces, work.visitor_index, meetings.visitors, visitors, self.run_starts[1])
 
     def _meet(self, state: State, work: Workspace, some: slice, others: slice, count: int) -> None:
-        """Compare the visitors of a partition with its rows; ``count`` rows lie before all visitors."""
+        """Compare the visitors of a partition with its rows, and update the lists of the visitors.
+
+        ``some`` and ``others`` are slices of its rows and visitors; in the buffers, visitors follow ``count``
+        rows.
+        """
         raw = work.raw[some], work.raw[count + others.start : count + others.stop]
         ready = [self._ready(work, name, each) for name, each in zip(("copy", "visitors"), raw, strict=True)]
         lists = NearLists(work.keys[others], work.neighbors[others], state["uncertain"])
@@ -181,6 +202,8 @@ class SearchVisits(DeclaredFold):
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
-    """Slice of the places in a batch, which spans ``span``, that belong to a partition."""
+    """Slice of the positions in a batch that belong to a partition; the batch is positions ``span`` among
+    all.
+    """
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
