@@ -2,12 +2,12 @@
 
 arguments   types, defaults and limits of the arguments
 request     its parameters, checked
-layout      number of partitions, and cuts of what is stored
+layout      number of partitions, and cuts of the stored rows
 balls       radii of partitions, and the partitions that they rule out
-sort_rows   writes rows of all runs into the result, by partition, and finds the radius of each
+sort_rows   sorts rows by partition into the result, and finds the radius of each partition
 build       the task that makes an index
 stored      an existing index
-search      neighbors of a panel of queries in the partitions that they probe
+search      neighbors of queries in the partitions that they probe (are compared with)
 truth       true neighbors of a few queries, in one read of the index
 queries     the task that answers queries: the recall of a sample decides the number of probes
 warm        compiles loops by running each once

@@ -57,7 +57,7 @@ def as_points(rows: Array, metric: int) -> Float64:
 
 
 def reach_of(keys: Float64, metric: int) -> Float64:
-    """Convert distances by a metric to Euclidean ones; to chords of the unit sphere for cosine."""
+    """Convert distances (keys) by a metric to Euclidean ones; for cosine to chords of the unit sphere."""
     if metric == Metric.EUCLIDEAN:
         return keys
     return np.sqrt(keys if metric == Metric.SQEUCLIDEAN else 2.0 * keys)

@@ -53,11 +53,11 @@ class IndexRows:
 
     @property
     def layout(self) -> IndexLayout:
-        """Layout of the partitions, and cuts of the sweeps."""
+        """Number and size of the partitions, and cuts of the matrix for the sweeps through it."""
         return IndexLayout.of_index(self.source, self.parameters.partition_rows)
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the matrix, for JSON."""
+        """Everything besides the matrix that determines the result, for JSON."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
@@ -113,7 +113,7 @@ class IndexRows:
         ]  # fmt: skip
 
     def _driver_bytes(self) -> int:
-        """Bytes in the driver: the sample twice, centers and steps of k-means."""
+        """Bytes in the leading process: the sample twice, centers and steps of k-means."""
         layout, columns = self.layout, self.source.shape[1]
         # Centers are made in groups, of about as many as there are groups: see ``centers_of``.
         bounds = 2 * (layout.groups + FEW_CENTERS)
@@ -139,7 +139,11 @@ class IndexRows:
         return facts
 
     def _assign_rows(self, run: Run, reader: BlockReader) -> tuple[Array, Path, Runs, Int64]:
-        """Put rows into partitions; returns centers, their part, the runs, and (partitions + 1,) edges."""
+        """Put rows into partitions, in two passes.
+
+        Returns centers (partitions, n), the path of their checkpoint file, the files of the rows, sorted by
+        partition within each panel (rows read at a time), and the edges (partitions + 1,) of the partitions.
+        """
         layout, seed = self.layout, self.parameters.seed
         ids = drawn(layout.rows, layout.sample_rows, seed, Purpose.PARTITION_SAMPLE)
         sample = ScratchMatrix(run.scratch / "sample.bin", len(ids), reader.columns, reader.dtype)
@@ -155,7 +159,7 @@ class IndexRows:
         return centers, part, runs, edges_of(state["counts"])
 
     def _write(self, run: Run, centers: tuple[Array, Path], runs: Runs, edges: Int64) -> None:
-        """Write the arrays of the result, and free the runs."""
+        """Write the arrays of the result from the rows by panel and partition, ``runs``, and free these."""
         (rows, columns), chunk = self.source.shape, self.layout.stored_chunk
         create_output(run.result, "rows", (rows, columns), runs.rows.dtype, (chunk, columns))
         create_output(run.result, "ids", (rows, 1), np.int64, (chunk, 1))

@@ -1,4 +1,4 @@
-"""Number of partitions of an index, and cuts of what is stored and of what is read at once.
+"""Number of partitions of an index, and cuts of its rows for writing and for reading.
 
 Everything follows from the shape, the native chunks and the request, and nothing from memory or workers.
 """
@@ -73,7 +73,9 @@ def rows_at_once(columns: int) -> int:
 
 
 def reads_of(edges: Int64, columns: int) -> Int64:
-    """Edges of the reads of an index: adjacent partitions together, or a piece of a large one.
+    """Edges of the runs of rows that are read at once: adjacent partitions, or a piece of a large one.
+
+    ``edges`` (partitions + 1,) are those of the partitions.
 
     >>> reads_of(np.array([0, 3, 5, 40]), 2**17).tolist()
     [0, 5, 16, 28, 40]
@@ -99,7 +101,7 @@ AT_ONCE = 2048
 """Most queries that are compared with centers, or with a partition, at a time."""
 
 BYTES_AT_ONCE = 8 * 2**20
-"""Most bytes of these queries in float32."""
+"""Most bytes, in float32, of the queries that are compared at a time."""
 
 
 def at_once(columns: int) -> int:

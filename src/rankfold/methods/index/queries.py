@@ -1,8 +1,9 @@
 """Neighbors of queries in a stored index: exact, or with as few probes as the required recall takes.
 
-A random sample of queries is drawn. Their true neighbors are found first, and then the share of these that
-one, two, three and more probes find, until the lower end of the interval reaches ``min_recall``. All queries
-are then searched with that number of probes, in one read of them.
+A probe is one of the partitions of nearest centers that a query is compared with. A random sample of queries
+is drawn. Their true neighbors are found first, and then the share of these that one, two, three and more
+probes find, until the lower end of the interval reaches ``min_recall``. All queries are then searched with
+that number of probes, in one read of them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ LIKELY_SHARE = 0.3
 """Share of the partitions that an exact search compares with, where rows have clusters."""
 
 HELD_BYTES = 32 * 2**20
-"""Bytes of a panel of queries with its lists and the places of its probes."""
+"""Bytes of the queries that are searched at a time (a panel), with their lists and their probes."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most bytes of a chunk of the result; between these there are about ``TARGET_CHUNKS`` chunks."""
@@ -96,7 +97,7 @@ class IndexQueries:
         return cls(source, index, parameters)
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the queries, for JSON."""
+        """Everything besides the queries that determines the result, for JSON."""
         parameters = self.parameters
         asked = {} if parameters.min_recall is None else parameters.approximate_dict()
         asked.pop("partition_rows", None)
@@ -120,7 +121,7 @@ class IndexQueries:
         )
 
     def loops(self) -> dict[str, Any]:
-        """Facts besides the request that decide which loops are compiled: the type of the index."""
+        """Keys for ``warm_neighbors``, in addition to the request: the type of the rows of the index."""
         return {"others": self.index.rows.dtype}
 
     # Cuts -----------------------------------------------------------------------------------------
@@ -136,30 +137,36 @@ class IndexQueries:
 
     @property
     def tried(self) -> tuple[int, ...]:
-        """Numbers of probes to try, each less than the number of partitions."""
+        """Numbers of probes (partitions that a query is compared with) to try, each below that of all
+        partitions.
+        """
         return tuple(probes for probes in PROBES if probes < self.index.partitions)
 
     @property
     def first_probes(self) -> int:
-        """Number of probes of an exact search, before partitions are ruled out."""
+        """Number of partitions that each query of an exact search is compared with before others are ruled
+        out.
+        """
         return min(FIRST_PROBES, self.index.partitions)
 
     @property
     def chunk_rows(self) -> int:
-        """Queries whose lists are a chunk of the result."""
+        """Number of queries whose lists are one chunk of the result."""
         rows, row_bytes = self.source.shape[0], 8 * self.parameters.k
         least, most = (size // row_bytes for size in CHUNK_BYTES)
         usual = max(1, min(max(rows // TARGET_CHUNKS, least), most))
         return min(rows, usual, self._held_rows(max(self.tried, default=1)))
 
     def _held_rows(self, probes: int) -> int:
-        """Queries of a panel, as many as fit into ``HELD_BYTES``."""
+        """Number of queries with so many probes that fit into ``HELD_BYTES``, to be searched at a time."""
         columns, k = self.source.shape[1], self.parameters.k
         each = columns * (self._reader(self.source, None).dtype.itemsize + 4) + 28 * probes + 72 * k
         return max(1, HELD_BYTES // each)
 
     def cut(self, probes: int) -> Cut:
-        """Cut of the queries into whole chunks of the result."""
+        """Cut of the queries into those searched at a time, for a number of probes; whole chunks of the
+        result.
+        """
         rows, chunk = self.source.shape[0], self.chunk_rows
         chunks = max(1, self._held_rows(probes) // chunk)
         edges = panel_edges(Grid.regular(rows, chunk * chunks, splittable=False), 1)
@@ -167,12 +174,12 @@ class IndexQueries:
 
     @property
     def sample_cut(self) -> Cut:
-        """Cut of the queries whose true neighbors are found: one panel."""
+        """Cut of the sampled queries, whose true neighbors are found: all are searched at a time."""
         return own_streams(np.array([0, self.recall_rows], np.int64), self.recall_rows)
 
     @property
     def read_cut(self) -> Cut:
-        """Cut of the queries as they are stored."""
+        """Cut of the queries into panels for reading: whole chunks, where these cannot be split."""
         edges = panel_edges(self.source.row_grid, max(1, PANEL_BYTES // (4 * self.source.shape[1])))
         return own_streams(edges, int(np.diff(edges).max()))
 
@@ -254,7 +261,10 @@ class IndexQueries:
         return facts
 
     def _choose(self, run: Run, shift: Float64 | None) -> tuple[int, dict[str, Any]]:
-        """Choose the number of probes of each query, 0 for exact lists; returns also facts about recall."""
+        """Choose the number of partitions that queries are compared with, 0 for an exact search.
+
+        Returns it with the facts about recall for the metadata of the result.
+        """
         if not self.recall_rows:
             return 0, {"recall": 1.0, "partitions": self.index.partitions}
         few, rows = self._collect(run, shift)
@@ -293,7 +303,7 @@ class IndexQueries:
         }
 
     def _collect(self, run: Run, shift: Float64 | None) -> tuple[Source, int]:
-        """Collect a random sample of the queries; returns it, and the number of all queries."""
+        """Collect a random sample of the queries in one pass; returns it, and the number of all queries."""
         rows, reader = self.source.shape[0], self._reader(self.source, shift)
         ids = drawn(rows, self.recall_rows, self.parameters.seed, Purpose.RECALL_ROWS)
         matrix = ScratchMatrix(run.scratch / "few.bin", len(ids), reader.columns, reader.dtype)
@@ -303,7 +313,11 @@ class IndexQueries:
     def _lists_of(
         self, run: Run, name: str, few: Source, probes: tuple[int, bool], shift: Float64 | None
     ) -> Float64:
-        """Search for the neighbors of some queries; returns their distances (queries, k), nearest first."""
+        """Search for the neighbors of some queries; returns their distances (queries, k), nearest first.
+
+        ``name`` is that of the sweep. ``probes``: number of partitions to compare with, and True for exact
+        lists.
+        """
         lists = Lists.of(run.scratch / name, "lists", few.shape[0], self.parameters.k)
         run.sweep(name, self._fold((few, self.sample_cut), probes, shift, Where(lists=lists), run))
         keys: Float64 = run.load(lists.keys)
@@ -319,7 +333,9 @@ class IndexQueries:
     def _search(
         self, probes: int, shift: Float64 | None, result: Path, run: Run | None = None
     ) -> SearchIndex:
-        """The fold over all queries; exact if ``probes`` is 0."""
+        """Fold that finds the neighbors of all queries; exact if ``probes`` is 0. Without ``run``
+        for a plan.
+        """
         how = (probes or self.first_probes), not probes
         return self._fold((self.source, self.cut(how[0])), how, shift, Where(result), run)
 
@@ -345,7 +361,10 @@ class IndexQueries:
     def _truth(
         self, few: Source, limits: Float64, shift: Float64 | None, run: Run | None = None
     ) -> TrueNeighbors:
-        """The sweep over the index that finds the true neighbors of some queries."""
+        """Fold over the rows of the index that finds the true neighbors of some queries.
+
+        ``limits`` (queries,) are distances within which k rows are known to be. Without ``run`` for a plan.
+        """
         edges, columns = self.index.edges(), self.index.rows.shape[1]
         reads = reads_of(edges, columns)
         cut = own_streams(reads, int(np.diff(reads).max()))

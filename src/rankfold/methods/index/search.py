@@ -1,9 +1,9 @@
-"""Neighbors of queries in an index: a panel of queries is compared with the partitions that it probes.
+"""Neighbors of queries in an index: queries are compared with the partitions that they probe.
 
 A query probes the partitions of its nearest centers: as many as are asked for, or all that may hold a
-neighbor. Adjacent partitions are read at once, and each is compared with all queries of the panel that probe
-it. The probed partitions follow from the query, the index and their number, and distances are exact. So a
-list depends on no other query.
+neighbor. A panel of queries is searched at a time: adjacent partitions are read at once, and each is compared
+with all queries of the panel that probe it. The probed partitions follow from the query, the index and their
+number, and distances are exact. So a list depends on no other query.
 
 An exact search probes all partitions that may hold a neighbor. By the triangle inequality, the rows of a
 partition are at least as far as its center, less its radius. The nearest partitions are searched first: they
@@ -46,7 +46,7 @@ FIRST_PROBES = 4
 
 
 class Where(NamedTuple):
-    """Destination of finished lists: the chunks of a result, or scratch."""
+    """Destination of finished lists: ``result``, the path of a result, or ``lists``, intermediate files."""
 
     result: Path | None = None
     lists: Lists | None = None
@@ -54,21 +54,23 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchIndex(DeclaredFold):
-    """Fold that finds the lists of a panel of queries."""
+    """Fold that finds the ``k`` nearest rows of an index for each query, panel (queries at a time)
+    by panel.
+    """
 
     cut: Cut
-    """Cut of the queries."""
+    """Cut of the queries into panels, which are searched at a time."""
 
     queries: BlockReader
     index: BlockReader
     ids: Source
-    """(m, 1) numbers of the rows of the index."""
+    """(m, 1) number in the indexed matrix of each row of the index."""
 
     part: Path
-    """Path of a part with ``centers``, ``edges`` and ``radii`` of the partitions."""
+    """Path of a checkpoint file with ``centers``, ``edges`` and ``radii`` of the partitions."""
 
     reads: Int64
-    """Edges of the reads of the rows of the index."""
+    """Edges of the runs of rows of the index that are read at once: see ``reads_of``."""
 
     partitions: int
     together: int
@@ -88,7 +90,12 @@ class SearchIndex(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, edges and radii of partitions; lists of a panel; numbers of the rows that are read."""
+        """Centers, edges and radii of partitions; lists and probes of a panel; numbers of the rows that are
+        read.
+
+        ``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``reads``; ``keys``
+        and ``neighbors`` (queries, k), ``probed`` (queries, probes); ``ids`` (rows read, 1).
+        """
         count, rows = self.partitions, self.cut.panel_rows
         return {
             "centers": Constant((count, self.index.columns), self.index.dtype, self.part),
@@ -102,7 +109,11 @@ class SearchIndex(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of queries, of pairs compared, and of rows whose products left too much open."""
+        """``rows`` (1,) queries searched, ``pairs`` (1,) compared, and ``uncertain`` (1,).
+
+        The last counts how often a query had too few candidates to be certain, and was compared with all
+        rows.
+        """
         return {"rows": Sum((1,), ID), "pairs": Sum((1,), ID), "uncertain": Sum((1,), ID)}
 
     @property
@@ -112,7 +123,7 @@ class SearchIndex(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a panel, of rows of the index, and of comparisons and their places."""
+        """Bytes of a step besides its buffers: queries, rows of the index, and the comparison of both."""
         rows, n, k = self.cut.panel_rows, self.index.columns, self.k
         some = min(rows, at_once(self.index.columns))
         panel = self.queries.memory_bytes(rows) + self.queries.read_bytes(rows)
@@ -128,7 +139,7 @@ class SearchIndex(DeclaredFold):
         return panel + read + centers + places + max(meeting + ruled_out, written)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate a panel and rows of the index, and prepare the centers for comparison."""
+        """Allocate memory for queries and for rows of the index, and prepare the centers for comparison."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.read = self.queries.buffer(self.cut.panel_rows), self.index.buffer(self.read_rows)
         work.room, work.precise = Room(), False
@@ -136,7 +147,7 @@ class SearchIndex(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Find the lists of some queries, and write them."""
+        """Find the nearest rows of queries ``start:stop``, and write their lists."""
         panel, count = self.queries.read(work.panel, start, stop, 0), stop - start
         lists = NearLists(work.keys[:count], work.neighbors[:count], state["uncertain"])
         lists.keys[...], lists.ids[...] = np.inf, EMPTY
@@ -152,7 +163,7 @@ class SearchIndex(DeclaredFold):
         self._write(lists, start, stop)
 
     def _nearest(self, work: Workspace, panel: Rows) -> Array:
-        """(queries, probes) partitions of the nearest centers, of each query in no order."""
+        """(queries, probes) partitions of the nearest centers of each query, in no particular order."""
         probed: Array = work.probed[: len(panel)]
         step = at_once(self.index.columns)
         for top in range(0, len(panel), step):
@@ -173,12 +184,13 @@ class SearchIndex(DeclaredFold):
 
 
 Meetings = Iterator[tuple[slice, list[tuple[slice, Int64]]]]
-"""Each span of the index to read, with the places in it and the queries that are compared with each."""
+"""Slices of rows of the index to read; for each, the slices of rows within it that queries are compared with,
+and the indices of these queries."""
 
 
 @dataclass(slots=True)
 class _Panel:
-    """Panel of queries of one step, with its lists."""
+    """The queries of one step, with their lists of nearest rows so far."""
 
     fold: SearchIndex
     work: Workspace
@@ -187,7 +199,7 @@ class _Panel:
     state: State
 
     def chosen(self, probed: Array) -> Meetings:
-        """Yield the reads of the partitions that queries probe by their nearest centers."""
+        """Yield the rows to read of partitions that queries probe, ``probed`` (queries, probes)."""
         order = np.argsort(probed, axis=None, kind="stable")
         edges = np.searchsorted(probed.reshape(-1)[order], np.arange(self.fold.partitions + 1))
         order //= self.fold.probes
@@ -196,7 +208,9 @@ class _Panel:
             yield from _together(some)
 
     def possible(self, probed: Array, wanted: npt.NDArray[np.bool_]) -> Meetings:
-        """Yield the reads of further partitions that may hold neighbors of the queries in ``wanted``."""
+        """Yield the rows to read of other partitions that may hold neighbors of queries; ``wanted``
+        (queries,).
+        """
         for pieces in self._reads():
             first, last = pieces[0][0], pieces[-1][0] + 1
             near = may_be_near(self.work, (first, last), self.queries, self.lists.keys[:, 0])
@@ -207,12 +221,14 @@ class _Panel:
             yield from _together(some)
 
     def _reads(self) -> Iterator[list[tuple[int, slice]]]:
-        """Yield the partitions, or pieces of them, of each read, with their places in the index."""
+        """Yield, for each run of rows read at once, its partitions or pieces of them: number and slice of
+        rows.
+        """
         for start, stop in zip(self.fold.reads[:-1].tolist(), self.fold.reads[1:].tolist(), strict=True):
             yield pieces_of(self.work.edges, start, stop)
 
     def meet(self, meetings: Meetings) -> None:
-        """Read rows of the index, compare queries with them, and update the lists."""
+        """Read rows of the index, compare queries with them, and update the lists of these queries."""
         fold, work, step = self.fold, self.work, at_once(self.fold.index.columns)
         for span, some in meetings:
             rows = fold.index.read(work.read, span.start, span.stop, 0)
@@ -226,7 +242,10 @@ class _Panel:
                     self._meet(queries[top : top + step], part, ids[low:high, 0])
 
     def _meet(self, some: Int64, rows: Rows, names: Int64) -> None:
-        """Compare some queries with some rows, whose numbers ``names`` increase."""
+        """Compare the queries ``some`` with some rows, and update their lists.
+
+        ``names`` (rows,) are the numbers of the rows in the indexed matrix, in increasing order.
+        """
         lists, k = self.lists, self.fold.k
         mine = lists.keys[some], lists.ids[some]
         keys = np.repeat(mine[0][:, :1], k, axis=1)
@@ -241,7 +260,9 @@ class _Panel:
 
 
 def _together(some: list[tuple[slice, Int64]]) -> Meetings:
-    """Yield one read from the first to the last place that has queries, if there is any."""
+    """Yield one slice of rows to read, from the first to the last partition that has queries; none if none
+    has.
+    """
     met = [(places, queries) for places, queries in some if len(queries) and places.stop > places.start]
     if met:
         yield slice(met[0][0].start, met[-1][0].stop), met

@@ -1,8 +1,9 @@
-"""Write the rows of all runs into the result, sorted by partition, and find the radius of each partition.
+"""Write rows into the result, sorted by partition, and find the radius of each partition.
 
-A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in order of
-their numbers, since runs are, and each run keeps that order. So what is written is a function of the rows and
-the centers alone.
+They are read from runs: the rows of each panel of the matrix (rows read at a time), sorted by partition on
+scratch. A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in
+order of their numbers, since runs are, and each run keeps that order. So what is written is a function of the
+rows and the centers alone.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class SortRows(DeclaredFold):
     """(partitions + 1,) where each partition begins among the rows in their new order."""
 
     run_starts: Int64
-    """(panels + 1,) where each run begins on scratch."""
+    """(panels + 1,) position in the files ``runs`` at which the rows of each panel of the matrix begin."""
 
     runs: Runs
     centers: Path
-    """A part with ``centers``."""
+    """Checkpoint file with ``centers`` (partitions, n)."""
 
     metric: int
     result: Path
@@ -55,7 +56,11 @@ class SortRows(DeclaredFold):
     row_seconds: float = 1e-6
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows and their numbers, centers, and where partitions begin in each run."""
+        """Rows and their numbers, centers, and where partitions begin in each run.
+
+        ``rows`` (rows, n), ``ids`` (rows, 1), ``centers`` (partitions, n), ``index`` (panels, partitions +
+        1).
+        """
         rows, columns, dtype = self.cut.panel_rows, self.runs.rows.columns, self.runs.rows.dtype
         return {
             "rows": Buffer((rows, columns), dtype),
@@ -65,13 +70,15 @@ class SortRows(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written; largest distance from the center of each partition."""
+        """``rows`` (1,) written; ``radii`` (partitions,), the largest distance of a row from its center."""
         radii = Sum((len(self.edges) - 1,), join=np.maximum)
         return {"rows": Sum((1,), ID), "radii": radii}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of reading a run, writing a chunk, measuring rows, and places of a run."""
+        """Bytes of a step besides its buffers: reading a run, writing a chunk, measuring rows, and
+        positions.
+        """
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
         # Partitions that a panel has on average, with room for more where some are small.
@@ -79,13 +86,15 @@ class SortRows(DeclaredFold):
         return 2 * panel * row + measured + 10 * some * 8
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers, and buffers for reading runs."""
+        """Allocate the buffers, and ``room``, reusable memory for reading runs."""
         work = DeclaredFold.workspace(self, device)
         work.room = Room()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Gather some rows, measure them and write them."""
+        """Read rows ``start:stop`` in order of partitions, measure their distances from centers, and write
+        them.
+        """
         count, columns = stop - start, self.runs.rows.columns
         pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
         gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)

@@ -22,7 +22,7 @@ from rankfold.pipeline.wording import argument
 Int64 = npt.NDArray[np.int64]
 
 SAME = {"sqeuclidean": "euclidean"}
-"""Metrics that order rows as another metric does, which is given."""
+"""Metrics that order rows as another metric does: that metric, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,9 @@ class StoredIndex:
         return {name: np.asarray(self.result[name][...]) for name in names}
 
     def edges(self) -> Int64:
-        """(partitions + 1,) where each begins; equal sizes are assumed for an index not yet made."""
+        """(partitions + 1,) first row of each partition; equal sizes are assumed for an index not
+        yet made.
+        """
         stored = getattr(self.result, "edges", None)
         if stored is None:
             return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions

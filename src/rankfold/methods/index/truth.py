@@ -1,7 +1,7 @@
 """True neighbors of a few queries: one read of the index, except partitions that balls rule out.
 
-The distances that some probes have found bound those of other neighbors. Tasks work on parts of the index in
-parallel; each has lists of all the queries.
+The distances of rows in partitions that were searched before bound those of other neighbors. Tasks work on
+parts of the index in parallel; each has lists of all the queries.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TrueNeighbors(DeclaredFold):
-    """Fold over the rows of an index into the lists of a few queries."""
+    """Fold that compares a few queries with the rows of an index, and keeps the ``k`` nearest of
+    each query.
+    """
 
     cut: Cut
-    """Cut of the rows of the index into reads."""
+    """Cut of the rows of the index into those read at once: see ``reads_of``."""
 
     queries: BlockReader
     index: BlockReader
     part: Path
-    """Path of a part with ``centers``, ``edges`` and ``radii`` of the partitions."""
+    """Path of a checkpoint file with ``centers``, ``edges`` and ``radii`` of the partitions."""
 
     partitions: int
     together: int
@@ -59,7 +61,9 @@ class TrueNeighbors(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, edges and radii of partitions, and limits of queries."""
+        """``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``limits``
+        (queries,).
+        """
         count = self.partitions
         return {
             "centers": Constant((count, self.index.columns), self.index.dtype, self.part),
@@ -69,7 +73,11 @@ class TrueNeighbors(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Lists of the queries, by places in the index; number of rows whose products left too much open."""
+        """Lists of the queries: ``keys`` and ``places``, rows of the index, (queries, k); ``uncertain`` (1,).
+
+        The last counts how often a query had too few candidates to be certain, and was compared with all
+        rows.
+        """
         shape = len(self.limits), self.k
         return {
             "keys": Sum(shape, empty=self._limited),
@@ -85,7 +93,7 @@ class TrueNeighbors(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of queries, of rows of the index, of ruling out and of comparing."""
+        """Bytes of a step: queries, rows of the index, ruling out partitions, and comparing rows."""
         count, rows, n, k = len(self.limits), self.cut.panel_rows, self.index.columns, self.k
         queries = self.queries.memory_bytes(count) + self.queries.read_bytes(count)
         read = self.index.memory_bytes(rows) + self.index.read_bytes(rows)
@@ -95,7 +103,7 @@ class TrueNeighbors(DeclaredFold):
         return queries + read + ruled_out + meeting + meeting_room(count, rows, n, k)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Read all queries, and allocate rows of the index."""
+        """Read all queries, and allocate memory for rows of the index that are read at once."""
         work, count = DeclaredFold.workspace(self, device), len(self.limits)
         work.few = self.queries.read(self.queries.buffer(count), 0, count, 0)
         work.read = self.index.buffer(self.cut.panel_rows)
@@ -103,7 +111,9 @@ class TrueNeighbors(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare queries with those partitions in ``start:stop`` that may hold neighbors."""
+        """Compare queries with those partitions among rows ``start:stop`` of the index that may hold
+        neighbors.
+        """
         pieces = pieces_of(work.edges, start, stop)
         first, last = pieces[0][0], pieces[-1][0] + 1
         near = may_be_near(work, (first, last), work.few, state["keys"][:, 0])
@@ -119,7 +129,7 @@ class TrueNeighbors(DeclaredFold):
                 state["keys"][some], state["places"][some] = mine.keys, mine.ids
 
     def merge(self, total: State, other: State) -> None:
-        """Merge the lists of two streams."""
+        """Merge the lists ``other``, from other rows of the index, into ``total``, in place."""
         lists = {"other_keys": other["keys"], "other_ids": other["places"]}
         merge_lists(total["keys"], total["places"], **lists)
         total["uncertain"] += other["uncertain"]

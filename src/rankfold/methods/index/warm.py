@@ -10,5 +10,5 @@ from rankfold.methods.knn.warm import warm_neighbors
 
 
 def warm_index(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops for a matrix of a type."""
+    """Compile the loops that build an index of a matrix of this type and shape."""
     warm_neighbors(dtype, {**request, "partitions": True}, shape)

@@ -31,9 +31,7 @@ EXTRA_ROWS = 0.5
 
 
 class Recall(NamedTuple):
-    """Recall as a mean over sampled rows, and an interval that contains that of all rows for 95 %
-    of samples.
-    """
+    """Mean recall of sampled rows, and an interval that contains that of all rows for 95 % of samples."""
 
     mean: float
     low: float

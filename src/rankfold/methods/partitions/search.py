@@ -37,9 +37,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SearchPartitions(DeclaredFold):
-    """Fold that compares all pairs of rows within each partition of a batch, and writes the lists
-    of nearest.
-    """
+    """Fold that compares all pairs of rows within each partition of a batch, and writes their lists."""
 
     reader: BlockReader
     """Prepares rows for comparison; reads none from the matrix."""

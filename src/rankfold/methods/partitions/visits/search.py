@@ -80,9 +80,7 @@ class Meetings:
 
 @dataclass(frozen=True, slots=True)
 class SearchVisits(DeclaredFold):
-    """Fold that compares rows with the rows of partitions that they visit, and writes the nearer
-    ones found.
-    """
+    """Fold that compares rows with those of partitions that they visit, and writes nearer ones found."""
 
     reader: BlockReader
     """Prepares rows for comparison; reads none from the matrix."""
