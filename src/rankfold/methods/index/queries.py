@@ -333,8 +333,8 @@ class IndexQueries:
     def _search(
         self, probes: int, shift: Float64 | None, result: Path, run: Run | None = None
     ) -> SearchIndex:
-        """Fold that finds the neighbors of all queries; exact if ``probes`` is 0. Without ``run``
-        for a plan.
+        """Fold that finds the neighbors of all queries, exactly if ``probes`` is 0; no ``run``: for
+        a plan.
         """
         how = (probes or self.first_probes), not probes
         return self._fold((self.source, self.cut(how[0])), how, shift, Where(result), run)

@@ -54,9 +54,7 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchIndex(DeclaredFold):
-    """Fold that finds the ``k`` nearest rows of an index for each query, panel (queries at a time)
-    by panel.
-    """
+    """Fold that finds the ``k`` nearest rows of an index for each query; a panel is the queries at a time."""
 
     cut: Cut
     """Cut of the queries into panels, which are searched at a time."""
@@ -111,8 +109,8 @@ class SearchIndex(DeclaredFold):
     def sums(self) -> Mapping[str, Sum]:
         """``rows`` (1,) queries searched, ``pairs`` (1,) compared, and ``uncertain`` (1,).
 
-        The last counts how often a query had too few candidates to be certain, and was compared with all
-        rows.
+        The last counts how often a query had too few candidates in a partition to be certain, so that its
+        distances from all rows there were computed.
         """
         return {"rows": Sum((1,), ID), "pairs": Sum((1,), ID), "uncertain": Sum((1,), ID)}
 

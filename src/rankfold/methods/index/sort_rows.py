@@ -76,9 +76,7 @@ class SortRows(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step besides its buffers: reading a run, writing a chunk, measuring rows, and
-        positions.
-        """
+        """Bytes of a step besides its buffers: reading a run, writing a chunk, measuring rows, positions."""
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
         # Partitions that a panel has on average, with room for more where some are small.

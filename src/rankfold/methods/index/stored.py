@@ -90,9 +90,7 @@ class StoredIndex:
         return {name: np.asarray(self.result[name][...]) for name in names}
 
     def edges(self) -> Int64:
-        """(partitions + 1,) first row of each partition; equal sizes are assumed for an index not
-        yet made.
-        """
+        """(partitions + 1,) first row of each partition; equal sizes are assumed for a future index."""
         stored = getattr(self.result, "edges", None)
         if stored is None:
             return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions

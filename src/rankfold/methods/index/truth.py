@@ -35,9 +35,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TrueNeighbors(DeclaredFold):
-    """Fold that compares a few queries with the rows of an index, and keeps the ``k`` nearest of
-    each query.
-    """
+    """Fold that compares a few queries with the rows of an index, and keeps the ``k`` nearest of each."""
 
     cut: Cut
     """Cut of the rows of the index into those read at once: see ``reads_of``."""
@@ -75,8 +73,8 @@ class TrueNeighbors(DeclaredFold):
     def sums(self) -> Mapping[str, Sum]:
         """Lists of the queries: ``keys`` and ``places``, rows of the index, (queries, k); ``uncertain`` (1,).
 
-        The last counts how often a query had too few candidates to be certain, and was compared with all
-        rows.
+        The last counts how often a query had too few candidates in a partition to be certain, so that its
+        distances from all rows there were computed.
         """
         shape = len(self.limits), self.k
         return {

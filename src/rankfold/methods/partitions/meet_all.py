@@ -61,7 +61,8 @@ class FewRows:
     def sums(self) -> dict[str, Sum]:
         """Lists of these rows, as sums of a fold: keys and ids (count, k + 1), and uncertain (1,).
 
-        ``uncertain`` counts how often a row had too few candidates to be certain, and was compared with all.
+        The last counts how often a row had too few candidates in a panel to be certain, so that its distances
+        from all rows there were computed.
         """
         shape = self.count, self.k + 1
         return {

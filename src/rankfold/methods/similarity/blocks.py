@@ -1,6 +1,7 @@
-"""Rows of a matrix in blocks, prepared for kernel functions: all stay in memory, or each is read when used.
+"""Rows of a matrix in blocks (runs of rows), prepared for kernel functions.
 
-The edges of blocks, and so the order of all sums, follow from the matrix alone.
+All blocks stay in memory, or each is read when used. The edges of blocks, and so the order of all sums,
+follow from the matrix alone.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ class RowBlocks:
 
     @classmethod
     def of(cls, source: Source, similarity: Similarity, *, stay: bool) -> RowBlocks:
-        """Cut a matrix; the shift is the mean of a sample."""
+        """Cut the rows of a matrix into blocks; the shift is the mean of a sample of rows, or zeros."""
         edges = edges_of(source)
         return cls(source, similarity, shift_of(source, similarity), edges, stay)
 
     @property
     def count(self) -> int:
-        """Blocks in all."""
+        """Number of blocks."""
         return len(self.edges) - 1
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
+        """Number of rows."""
         return int(self.edges[-1])
 
     def span(self, index: int) -> slice:
-        """Rows of a block."""
+        """Rows of a block, as a slice."""
         return slice(int(self.edges[index]), int(self.edges[index + 1]))
 
     def block(self, index: int) -> Rows:
@@ -73,7 +74,10 @@ class RowBlocks:
 
 
 def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Source, first: int) -> Rows:
-    """Prepare rows for kernel functions; raises for rows that are not finite, or too large to square."""
+    """Prepare rows for kernel functions; raises for rows that are not finite, or too large to square.
+
+    ``first`` is the number of the first row in the matrix, for messages.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         rows = rows_of(numbers(raw), similarity, shift)
     bad = ~np.isfinite(rows.values)
@@ -95,7 +99,7 @@ def edges_of(source: Source) -> Int64:
 
 
 def tallest(source: Source) -> int:
-    """Rows of the tallest block."""
+    """Number of rows of the tallest block."""
     return int(np.diff(edges_of(source)).max())
 
 
@@ -110,11 +114,11 @@ def shift_of(source: Source, similarity: Similarity) -> Float64:
 
 
 def block_bytes(source: Source, rows: int) -> int:
-    """Bytes of so many prepared rows."""
+    """Bytes of ``rows`` prepared rows."""
     return 8 * rows * (source.shape[1] + 1)
 
 
 def reading_bytes(source: Source, rows: int) -> int:
-    """Bytes that reading so many rows takes besides: rows as stored, reading and preparing them."""
+    """Additional bytes while ``rows`` rows are read: rows as stored, and copies while they are prepared."""
     item = source.dtype.itemsize + 8 + 2
     return int(source.read_bytes(rows, source.shape[1]) + rows * source.shape[1] * item)

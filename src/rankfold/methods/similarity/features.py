@@ -1,9 +1,10 @@
-"""Rows by their similarities to some points: one pass over the rows, in which each chunk of them is written.
+"""Features of rows from their similarities to some points, computed and written in one pass over the rows.
 
-With points p and coefficients C a row x becomes ``weights * (k(x, p)' C) - offset``. If points are landmarks,
-these are its features in an approximation of the kernel function. If points are the rows that components were
-made from, they are its scores. The share of the trace of similarities that features do not capture is summed
-over all rows as they are made.
+A similarity is a value of the kernel function k. With points p and coefficients C a row x becomes ``weights *
+(k(x, p)' C) - offset``. If points are landmarks, these are its features in an approximation of the kernel
+function. If points are the rows that components were made from, they are its scores. The share of the trace
+of similarities that features do not capture is summed over all rows as they are made. A panel is the rows
+that are read at a time, a grain the rows of one product.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ RESIDENT_BYTES = 64 * 2**20
 """Points and coefficients of up to so many bytes stay in memory; more are read for each panel of rows."""
 
 EVALUATION_FLOPS = 30.0
-"""Operations that take as long as a kernel function of a product."""
+"""Floating-point operations that take as long as evaluating the kernel function from a product."""
 
 
 NOTABLE = 1e-6
-"""A trace error below minus this is no rounding: factors of landmarks are accurate to the root of 1e-12.
-"""
+"""A trace error (see ``trace_error``) below minus this is no rounding: factors of landmarks are accurate to
+the root of 1e-12."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +85,13 @@ class Points:
 
     @property
     def reads_bytes(self) -> int:
-        """Bytes that are read for each panel of rows; 0 if points stay in memory."""
+        """Bytes of points read for each panel (rows at a time); 0 if points stay in memory."""
         whole = (math.prod(each.shape) * each.dtype.itemsize for each in (self.rows, self.coefficients))
         return 0 if self.stay else sum(whole)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the points in memory, and of reading a block."""
+        """Bytes of the points and coefficients in memory, and of reading a block (a run) of them."""
         tall, width = tallest(self.rows), max(self.rows.shape[1], self.coefficients.shape[1])
         reading = 2 * 8 * tall * width + self.rows.read_bytes(tall, self.rows.shape[1])
         reading += self.coefficients.read_bytes(tall, self.coefficients.shape[1])
@@ -117,13 +118,13 @@ def row_chunk(source: Source, width: int, item: int) -> int:
 
 
 def rows_cut(source: Source, width: int, item: int) -> Cut:
-    """Cut of the rows into panels that are whole chunks of such an output."""
+    """Cut of the rows into panels, whole chunks of an output of ``width`` columns of ``item`` bytes."""
     grid = Grid.regular(source.shape[0], row_chunk(source, width, item), splittable=False)
     return cut(grid, 8 * source.shape[1], 8 * width)
 
 
 class OverRows(OverPanels):
-    """Base of folds that compare rows with points."""
+    """Base of folds (work on each panel of rows) that compare rows of a matrix with given points."""
 
     __slots__ = ()
     kernels = (evaluate,)
@@ -133,9 +134,11 @@ class OverRows(OverPanels):
     def rows_of_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[Grain, Rows, Float64]]:
-        """Yield grains, their prepared rows, and the similarity of each row with itself.
+        """Yield the rows ``start:stop`` by grains (rows of one product): grain, prepared rows, own
+        similarities.
 
-        A grain with numbers that are not finite is counted and skipped.
+        The last are the similarities of each row with itself. A grain with values that are not finite is
+        counted and skipped.
         """
         similarity = self.choice.similarity
         for grain in self.panels.grains(work.panels, start, stop, slot):
@@ -147,11 +150,13 @@ class OverRows(OverPanels):
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of BLAS buffers; those of the points are not known here, since a caller chooses them."""
+        """Bytes of BLAS buffers: a constant, since the size of the points is not known here."""
         return BLAS_BYTES
 
     def rows_bytes(self, width: int) -> int:
-        """Bytes of a prepared grain, its products with ``width`` vectors, and a tile."""
+        """Bytes of the prepared rows of a product, their products with ``width`` vectors, and a tile of
+        pairs.
+        """
         rows, columns = self.panels.grain_rows, self.panels.view.short
         return 8 * (rows * (3 * columns + width + 6) + HEIGHT * (WIDTH + columns + 2 * width))
 
@@ -209,27 +214,33 @@ class WriteFeatures(OverRows):
 
     @property
     def row_flops(self) -> float:
-        """Operations of a row."""
+        """Floating-point operations for each row."""
         points, columns = self.points.rows.shape
         return points * (2.0 * columns + EVALUATION_FLOPS + 2 * self.width)
 
     @property
     def row_seconds(self) -> float:
-        """Nominal time of a row."""
+        """Nominal seconds for each row."""
         return self.row_flops / NOMINAL_FLOPS[8]
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer for chunks of the output."""
+        """``out`` (rows, k), the features of the rows of a panel, which are whole chunks."""
         return {"out": Buffer((self.cut.panel_rows, self.width), self.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Trace of similarities, the part of it that features capture, bad numbers, and kept rows."""
+        """``own`` (1,), trace of similarities; ``captured`` (1,), the part of it in features; counts; kept
+        rows.
+
+        ``outside`` (1,) counts features that are not finite, and ``bad`` elements of the matrix that are not.
+        """
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
         return {"own": Sum((1,)), "captured": Sum((1,)), "outside": Sum((1,)), "bad": BAD, **rows}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of points, of a grain and its products, and of chunks inside Zarr."""
+        """Bytes of a step besides its buffer: points, prepared rows and their products, and chunks inside
+        Zarr.
+        """
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
         keeping = sum(
             8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept
@@ -250,7 +261,7 @@ class WriteFeatures(OverRows):
         return work
 
     def merge(self, total: State, other: State) -> None:
-        """Join the sums of two streams, and the rows that both have kept."""
+        """Add ``other``, the sums and kept rows from other rows of the matrix, to ``total``, in place."""
         names = {name for kept in self.kept for name in kept.names}
         for kept in self.kept:
             kept.join(total, other)
@@ -259,9 +270,10 @@ class WriteFeatures(OverRows):
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare a panel with all points, and write its features.
+        """Compare rows ``start:stop`` with all points, and write their features.
 
-        Grains are compared one after another, or all together where points have to be read.
+        Grains (rows of one product) are compared one after another, or all together where points have to be
+        read.
         """
         out = work.out[: stop - start]
         each = self.rows_of_grains(state, work, start, stop, slot)
@@ -290,7 +302,7 @@ class WriteFeatures(OverRows):
 
 
 def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
-    """Raise ``DataError`` for bad elements of a matrix, and for features of it that are not finite."""
+    """Raise ``DataError`` if a pass found elements of the matrix, or features, that are not finite."""
     refuse_bad(state, source)
     if state["outside"][0]:
         require_finite(np.inf, source.name, dtype.name)
@@ -310,7 +322,10 @@ def trace_error(state: State) -> float:
 def features_of(
     grains: list[Rows], points: Points, resident: list[tuple[Rows, Float64]] | None
 ) -> list[Float64]:
-    """(m, k) features of the rows of each grain; points are in memory, or read once, block by block."""
+    """Features (rows, k) for each of some sets of prepared rows.
+
+    ``resident`` are the points with their coefficients, by blocks; None to read them once, block by block.
+    """
     made = [np.zeros((len(rows.squares), points.coefficients.shape[1])) for rows in grains]
     for others, coefficients in points.each() if resident is None else resident:
         for rows, features in zip(grains, made, strict=True):

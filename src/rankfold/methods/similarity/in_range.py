@@ -17,7 +17,10 @@ Float64 = npt.NDArray[np.float64]
 
 
 def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") -> None:
-    """Raise ``DataError`` if similarities of rows of a matrix, or what is made of them, are not finite."""
+    """Raise ``DataError`` if similarities of rows, or values computed from them, are not finite.
+
+    ``name`` is that of the matrix and ``dtype`` the type whose range is left, for the message.
+    """
     if not np.isfinite(numbers).all():
         raise DataError(
             f"similarities of rows of {name} are no numbers, or they, or sums of their squares, leave "
@@ -26,7 +29,7 @@ def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") ->
 
 
 def finite_similarities(x: Rows, y: Rows, similarity: Similarity, name: str) -> Float64:
-    """(m, p) similarities of rows; raises ``DataError`` if one is not finite."""
+    """(m, p) similarities of rows ``x`` with rows ``y``; raises ``DataError`` if one is not finite."""
     out = np.empty((len(x.squares), len(y.squares)))
     evaluate(x, y, similarity=similarity, out=out)
     require_finite(out, name)

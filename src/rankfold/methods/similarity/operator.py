@@ -1,10 +1,10 @@
-"""The matrix of all similarities, times blocks of vectors: a sweep over pairs of blocks of rows.
+"""The matrix of all similarities, times vectors: a sweep over pairs of blocks (runs) of rows.
 
-Block a is compared with every block b >= a once. Their similarities, a tile at a time, are multiplied with
-the vectors of b for the rows of a and, as the matrix is symmetric, with those of a for the rows of b. The
-products that a block gets from later blocks and from earlier ones are added up separately, each in the order
-of blocks. The sums are the same whichever blocks stay in memory, and for any number of threads, since only
-one thread adds.
+A similarity is a value of the kernel function. Block a is compared with every block b >= a once. Their
+similarities, a tile at a time, are multiplied with the vectors of b for the rows of a and, as the matrix is
+symmetric, with those of a for the rows of b. The products that a block gets from later blocks and from
+earlier ones are added up separately, each in the order of blocks. The sums are the same whichever blocks stay
+in memory, and for any number of threads, since only one thread adds.
 
 ``PairSweep`` is for work that may be done twice. A sum may not, so this sweep stores its own state, between
 groups of blocks that have been compared with all others.
@@ -46,13 +46,14 @@ class SimilarityMatrix:
     blocks: RowBlocks
     threads: int
     group: int
-    """Number of blocks in memory while all later ones pass; it has no effect on the sums."""
+    """Number of blocks of rows that are in memory while all later ones are compared with them; it has no
+    effect on the sums."""
 
     tell: Callable[[int], None] = lambda rows: None
     """Callback for progress, called with a number of rows: see ``_done``."""
 
     def trace(self) -> float:
-        """Sum of similarities of rows with themselves."""
+        """Trace of the matrix: the sum of similarities of rows with themselves."""
         blocks, similarity = self.blocks, self.blocks.similarity
         if similarity.is_of_differences:
             return float(blocks.rows)
@@ -126,7 +127,12 @@ class SimilarityMatrix:
             add()
 
     def _products(self, x: Rows, y: Rows, v_x: Float64, v_y: Float64) -> Products:
-        """Products of a pair of blocks, for the rows of either; none for ``y`` if both are the same block."""
+        """Products with the similarities of two blocks ``x`` and ``y``: for rows of ``x``, then for rows of
+        ``y``.
+
+        ``v_x`` and ``v_y`` (rows, q) are the vectors at their rows. The second is empty if both are one
+        block.
+        """
         out = np.zeros(v_x.shape)
         beside = out[:0] if x is y else np.zeros(v_y.shape)
         sides = {} if x is y else {"w": v_x, "beside": beside}
@@ -135,9 +141,9 @@ class SimilarityMatrix:
 
 
 def passing_bytes(source: Source, kind: int, threads: int, width: int, *, stays: bool) -> int:
-    """Bytes of the pairs in so many threads: tiles, products, passing blocks, packing buffers of BLAS.
+    """Bytes of comparing pairs of blocks in ``threads`` threads: tiles, products, blocks read, BLAS buffers.
 
-    No block passes if all of them stay in memory, and never more than there are.
+    ``width`` is the number of vectors. No block is read if all stay in memory, and never more than there are.
     """
     rows, pairs = tallest(source), AHEAD * threads + 1
     tile = tile_bytes(rows, rows, source.shape[1], transposes=kind == Kind.LAPLACIAN)

@@ -33,7 +33,7 @@ OUTPUTS = {"kernel_pca": "scores", "nystroem": "features"}
 
 @dataclass(frozen=True, slots=True)
 class SimilarRows:
-    """Task of placing new rows: the rows, and the points of a result."""
+    """Task that computes scores or features of new rows from the points of a result."""
 
     kind: str
     points: Points
@@ -42,12 +42,12 @@ class SimilarRows:
 
     @property
     def name(self) -> str:
-        """Name of the array that is written."""
+        """Name of the array that is written: ``"scores"`` or ``"features"``."""
         return OUTPUTS[self.kind]
 
     @property
     def width(self) -> int:
-        """Columns of the array."""
+        """Number of columns of the array that is written."""
         return self.points.coefficients.shape[1]
 
     @property
@@ -56,12 +56,12 @@ class SimilarRows:
         return np.dtype(np.float64) if self.kind == "kernel_pca" else working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the new rows, for JSON."""
+        """Everything besides the new rows that determines the result, for JSON."""
         what = {"kind": "transform", "of": self.kind, "rank": self.width, "result": self.digest}
         return {**what, "kernel": self.points.choice.kernel}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The array of scores or features."""
+        """The array of the result: scores or features, (rows, width)."""
         rows = self.source.shape[0]
         return (Output(self.name, (rows, self.width), self.dtype, count(rows, self._chunk)),)
 
@@ -70,7 +70,7 @@ class SimilarRows:
         return row_chunk(self.source, self.width, self.dtype.itemsize)
 
     def fold(self, array: Path, slots: int) -> WriteFeatures:
-        """The fold of the one pass."""
+        """Fold that computes and writes ``array``, with ``slots`` buffers for rows."""
         return WriteFeatures.of(self.source, self.points, array, self.dtype, slots)
 
     def plan(self, budget: Budget) -> Plan:
@@ -98,7 +98,7 @@ class SimilarRows:
         return plan_task(outline, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the array into ``run.result``, and return the facts."""
+        """Compute the array in one pass, write it into ``run.result``, and return the facts (metadata)."""
         with one_blas_thread():
             shape, chunks = (self.source.shape[0], self.width), (self._chunk, self.width)
             array = create_output(run.result, self.name, shape, self.dtype, chunks)
@@ -134,7 +134,7 @@ def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | 
 
 
 def points_of(result: Result, choice: KernelChoice) -> Points:
-    """Points of a result, with which rows are compared."""
+    """Points of a result, with which rows are compared, and the coefficients that make scores or features."""
     if isinstance(result, ImaginedResult):
         return _imagined_points(result, choice)
     result.require_whole()

@@ -13,7 +13,7 @@ from rankfold.methods.similarity.request import KINDS
 
 
 def warm_similarities(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loop of the requested kernel function; one of the caller's own is compiled already."""
+    """Compile the loop for a kernel function; one of the caller's own is compiled already."""
     _warm(str(request["kernel"]))
 
 
