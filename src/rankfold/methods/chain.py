@@ -63,8 +63,7 @@ class Chain:
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of the chain: the sweeps (reads of the data) of all links, and the largest memory that any
-        needs.
+        """Plan of the chain: sweeps (reads of the data) of all links, and the largest memory that any needs.
 
         Raises
         ------

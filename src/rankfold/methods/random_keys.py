@@ -117,9 +117,7 @@ class Purpose(IntEnum):
 
 
 def check_seed(seed: int) -> int:
-    """Return the seed if it is an unsigned integer of 64 bits, half of a Philox key; else raise
-    ``InputError``.
-    """
+    """Return a seed that fits 64 bits, unsigned, as half of a key; raise ``InputError`` for others."""
     if not 0 <= seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
     return seed

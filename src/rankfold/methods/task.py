@@ -69,9 +69,7 @@ class Task(Protocol):
         """Plan of passes, memory and disk space; raises ``PlanError`` if something does not fit."""
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compute the result and write it into ``run.result``; returns its facts (metadata), with
-        ``warnings``.
-        """
+        """Write the result into ``run.result``; returns its facts (metadata), including ``warnings``."""
 
 
 FILES_OF_A_PLAN = 1024

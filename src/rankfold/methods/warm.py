@@ -55,9 +55,7 @@ class MethodWarmup:
     shape: tuple[int, int]
 
     def timed(self) -> tuple[float, float]:
-        """Compile and load the code in this process; returns seconds spent on compiling, and on all else
-        (loading).
-        """
+        """Compile and load the code in this process; returns seconds of compiling, and of loading."""
         began, compiled = time.perf_counter(), _compile_seconds()
         self.warm()
         compiling = _compile_seconds() - compiled
@@ -73,9 +71,7 @@ class MethodWarmup:
 
 
 class _Announcement:
-    """Context that prints or logs a message if kernels are compiled in it and it still lasts ``TELL_SECONDS``
-    later.
-    """
+    """Context that announces the compiling of kernels within it, once that takes ``TELL_SECONDS``."""
 
     def __enter__(self) -> threading.Thread:
         self._end, self._before = threading.Event(), _compilations()

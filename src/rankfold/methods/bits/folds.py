@@ -39,8 +39,8 @@ class NearestBits(BlockFold[BitRows]):
     right: BitReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory, with lists, another block, and buffers of
-        the kernel.
+        """Most bytes of a task that holds ``rows`` rows in memory: these, lists, another block, kernel
+        buffers.
         """
         tallest = self.pairs.tallest()
         blocks = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
@@ -61,8 +61,7 @@ class NearestBits(BlockFold[BitRows]):
     def accumulate(
         self, work: HeldBlocks[BitRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
-        place.
+        """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
         ``other_state`` is None if the other block has no lists of its own.
         """
@@ -79,17 +78,13 @@ class NearestBits(BlockFold[BitRows]):
 
 @dataclass(frozen=True, slots=True)
 class NearestSets(SparseFold):
-    """Fold that compares pairs of blocks of sets, as lists of members, and keeps the ``k`` nearest of each
-    row.
-    """
+    """Fold that compares pairs of blocks of sets (lists of members), and keeps the ``k`` nearest of each."""
 
     left: SetReader
     right: SetReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: their members, lists, and tiles (pairs
-        compared at a time).
-        """
+        """Most bytes of a task that holds ``rows`` rows in memory: members, lists, and tiles of pairs."""
         scratch = set_scratch_bytes(*self.largest, self.left.columns, self.pairs.tallest())
         return self.block_bytes(rows) + scratch
 
@@ -102,8 +97,7 @@ class NearestSets(SparseFold):
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
-        place.
+        """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
         ``other_state`` is None if the other block has no lists of its own.
         """

@@ -127,7 +127,7 @@ class SetReader(SparseReader):
         return SparseReader.read_bytes(self, rows, stored, longest) + FILTER_BYTES * stored
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Read rows ``start:stop``: the columns of their members, with ones."""
+        """Read rows ``start:stop`` as the columns of their nonzero entries, with ones as values."""
         stored = self.source.read_sparse((start, stop))
         self._require_finite(start, stop, stored)
         if not _increases(stored):

@@ -83,7 +83,7 @@ class FuzzyGraph:
         return self.lists.distances
 
     def request(self) -> dict[str, Any]:
-        """Parameters, and the fingerprint of the neighbors."""
+        """Parameters, and the fingerprint of the neighbors, for JSON: they determine the graph."""
         return {
             "kind": self.sides.kind,
             "k": self.lists.k,

@@ -40,9 +40,7 @@ class StoredLists:
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:
-        """Check that a result has neighbors of rows among themselves; uses ``k`` of each row, or all for
-        None.
-        """
+        """Check that a result has neighbors of rows among themselves, at least ``k`` of each; None: all."""
         if _require_lists(result)["request"].get("queries") is not None:
             raise InputError(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
@@ -79,7 +77,7 @@ class StoredLists:
 
     @property
     def rows(self) -> int:
-        """Number of rows that have lists."""
+        """Number of rows whose neighbors are stored."""
         return self.distances.shape[0]
 
     @property
@@ -154,7 +152,7 @@ def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> st
 
 
 def _require_lists(result: Result) -> dict[str, Any]:
-    """Facts of a result of knn; ``InputError`` for other results, or if its values are no distances."""
+    """Metadata (facts) of a result of knn; ``InputError`` for other results, or if it has no distances."""
     facts = result.attrs
     if facts["kind"] != "knn":
         raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")

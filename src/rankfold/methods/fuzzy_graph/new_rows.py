@@ -41,7 +41,7 @@ class NewNeighbors:
 
     @classmethod
     def of(cls, embedding: Result, rows: int, neighbors: Result | str | Path) -> NewNeighbors:
-        """Check lists of new rows whose neighbors are among the ``rows`` rows of an embedding."""
+        """Check a result of knn with the neighbors of new rows among the ``rows`` rows of an embedding."""
         stored = result_of(
             "transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)"
         )
@@ -107,7 +107,7 @@ def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, A
 
 
 def facts_of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a graph that weights of new rows need; empty if it was not made from distances."""
+    """Metadata of a graph that weights of new rows need; {} if it was not made from distances."""
     if "mean_distance" not in graph:
         return {}
     local = graph["request"]["local_connectivity"]

@@ -58,7 +58,7 @@ def copy_radii(stored: Result, result: Path) -> None:
 
 
 class RadiusWriter:
-    """Appends the radii of rows to a result."""
+    """Computes local radii from edges, added in order of rows, and writes them into a result."""
 
     def __init__(self, result: Path, rows: int, unit: float) -> None:
         self.rows, self.top = rows, 0

@@ -20,7 +20,7 @@ class Sides(Protocol):
 
     @property
     def kind(self) -> str:
-        """Kind of the graph."""
+        """Kind of the graph: ``"fuzzy_graph"`` or ``"affinities"``."""
 
     @property
     def by_mean_distance(self) -> bool:

@@ -12,7 +12,7 @@ from rankfold.kernels.graph.perplexity import affinities
 
 
 def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops for weights of stored lists: affinities if the request has perplexities."""
+    """Run the compiled loop for weights of neighbors once: affinities if the request has perplexities."""
     _warm_affinities() if "perplexities" in request else _warm()
 
 

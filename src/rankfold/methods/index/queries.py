@@ -137,16 +137,12 @@ class IndexQueries:
 
     @property
     def tried(self) -> tuple[int, ...]:
-        """Numbers of probes (partitions that a query is compared with) to try, each below that of all
-        partitions.
-        """
+        """Numbers of probes (partitions that a query is compared with) to try, each below the total."""
         return tuple(probes for probes in PROBES if probes < self.index.partitions)
 
     @property
     def first_probes(self) -> int:
-        """Number of partitions that each query of an exact search is compared with before others are ruled
-        out.
-        """
+        """Number of partitions that an exact search compares each query with before it rules out others."""
         return min(FIRST_PROBES, self.index.partitions)
 
     @property
@@ -164,9 +160,7 @@ class IndexQueries:
         return max(1, HELD_BYTES // each)
 
     def cut(self, probes: int) -> Cut:
-        """Cut of the queries into those searched at a time, for a number of probes; whole chunks of the
-        result.
-        """
+        """Cut of the queries into those searched at a time, by number of probes; each is whole chunks."""
         rows, chunk = self.source.shape[0], self.chunk_rows
         chunks = max(1, self._held_rows(probes) // chunk)
         edges = panel_edges(Grid.regular(rows, chunk * chunks, splittable=False), 1)
@@ -333,9 +327,7 @@ class IndexQueries:
     def _search(
         self, probes: int, shift: Float64 | None, result: Path, run: Run | None = None
     ) -> SearchIndex:
-        """Fold that finds the neighbors of all queries, exactly if ``probes`` is 0; no ``run``: for
-        a plan.
-        """
+        """Fold that finds the neighbors of all queries, exactly if ``probes`` is 0; a plan has no ``run``."""
         how = (probes or self.first_probes), not probes
         return self._fold((self.source, self.cut(how[0])), how, shift, Where(result), run)
 

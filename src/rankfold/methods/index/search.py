@@ -76,7 +76,7 @@ class SearchIndex(DeclaredFold):
 
     k: int
     probes: int
-    """Number of partitions that each query probes by its nearest centers."""
+    """Number of partitions, those of its nearest centers, that each query is compared with."""
 
     exact: bool
     """True if queries are also compared with all other partitions that are not ruled out."""
@@ -88,8 +88,7 @@ class SearchIndex(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, edges and radii of partitions; lists and probes of a panel; numbers of the rows that are
-        read.
+        """Centers, edges and radii of partitions; lists and probes of queries; numbers of the rows read.
 
         ``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``reads``; ``keys``
         and ``neighbors`` (queries, k), ``probed`` (queries, probes); ``ids`` (rows read, 1).
@@ -206,9 +205,7 @@ class _Panel:
             yield from _together(some)
 
     def possible(self, probed: Array, wanted: npt.NDArray[np.bool_]) -> Meetings:
-        """Yield the rows to read of other partitions that may hold neighbors of queries; ``wanted``
-        (queries,).
-        """
+        """Yield the rows to read of other partitions that may hold neighbors of the queries ``wanted``."""
         for pieces in self._reads():
             first, last = pieces[0][0], pieces[-1][0] + 1
             near = may_be_near(self.work, (first, last), self.queries, self.lists.keys[:, 0])
@@ -219,9 +216,7 @@ class _Panel:
             yield from _together(some)
 
     def _reads(self) -> Iterator[list[tuple[int, slice]]]:
-        """Yield, for each run of rows read at once, its partitions or pieces of them: number and slice of
-        rows.
-        """
+        """Yield, for rows read at once, the partitions or pieces among them: number and slice of rows."""
         for start, stop in zip(self.fold.reads[:-1].tolist(), self.fold.reads[1:].tolist(), strict=True):
             yield pieces_of(self.work.edges, start, stop)
 
@@ -258,9 +253,7 @@ class _Panel:
 
 
 def _together(some: list[tuple[slice, Int64]]) -> Meetings:
-    """Yield one slice of rows to read, from the first to the last partition that has queries; none if none
-    has.
-    """
+    """Yield one slice of rows to read, from the first to the last partition with queries, if any."""
     met = [(places, queries) for places, queries in some if len(queries) and places.stop > places.start]
     if met:
         yield slice(met[0][0].start, met[-1][0].stop), met

@@ -90,9 +90,7 @@ class SortRows(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read rows ``start:stop`` in order of partitions, measure their distances from centers, and write
-        them.
-        """
+        """Read rows ``start:stop`` of the new order, measure their distances from centers, and write them."""
         count, columns = stop - start, self.runs.rows.columns
         pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
         gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)

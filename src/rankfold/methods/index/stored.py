@@ -27,7 +27,7 @@ SAME = {"sqeuclidean": "euclidean"}
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """A result of ``index``."""
+    """An opened result of ``index``: rows sorted by partition, and their numbers."""
 
     result: Result
     """Held, since a temporary store lives as long as its result."""

@@ -61,6 +61,8 @@ class TrueNeighbors(DeclaredFold):
     def buffers(self) -> Mapping[str, Buffer]:
         """``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``limits``
         (queries,).
+
+        They are centers, first rows and radii of the partitions, and distances of queries: see ``limits``.
         """
         count = self.partitions
         return {
@@ -109,9 +111,7 @@ class TrueNeighbors(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare queries with those partitions among rows ``start:stop`` of the index that may hold
-        neighbors.
-        """
+        """Compare queries with the partitions in rows ``start:stop`` of the index that may hold neighbors."""
         pieces = pieces_of(work.edges, start, stop)
         first, last = pieces[0][0], pieces[-1][0] + 1
         near = may_be_near(work, (first, last), work.few, state["keys"][:, 0])

@@ -210,7 +210,7 @@ def likelihoods(squares: Float64, rarity: Float64, own: Float64 | None) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class LloydPass(OverClusters):
-    """Fold of one step: labels by the nearest center, and sums from which the next centers follow."""
+    """Fold of one Lloyd's step: label rows by the nearest center, and sum the rows of each cluster."""
 
     panels: Panels
     constants: Path

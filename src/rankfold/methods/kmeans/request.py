@@ -43,7 +43,7 @@ class ClusterRequest:
 
     @property
     def start_passes(self) -> int:
-        """Number of passes before the first step."""
+        """Number of passes before the first step: 1 for ``"k-means||"``, else 0."""
         return int(self.init == "k-means||")
 
     def check(self, shape: tuple[int, int], name: str) -> None:

@@ -1,4 +1,4 @@
-"""Starting centers, from rows in memory: a few from some places of the matrix, or a sample of all rows.
+"""Starting centers, from rows in memory: a few from parts of the matrix, or a sample of all rows.
 
 Rows of a sample have weights for the rows they represent. Several starts are refined on it without reads, and
 the best one is used: its cost on the sample is its cost on the matrix, up to sampling error.

@@ -20,8 +20,8 @@ CHECK_COUNTS = (16, 4)
 
 
 SPARSE_TOLERANCE = 2.0**-40
-"""Allowed relative difference from an earlier distance, for sparse rows: one of the two searches may have
-made them dense."""
+"""Allowed difference from an earlier distance, relative where that is above 1, for sparse rows: one of the
+two searches may have made them dense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class EarlierLists:
 
     @property
     def rows(self) -> int:
-        """Number of rows that have lists."""
+        """Number of rows whose neighbors the result has."""
         return int(self.result.attrs["input"]["shape"][0])
 
     def digest(self) -> str:

@@ -137,7 +137,9 @@ class Neighbors:
 
     @property
     def is_approximate(self) -> bool:
-        """True if partitions are searched: because this was asked for, or is allowed and cheaper."""
+        """True if neighbors are searched for within partitions: this was asked for, or is allowed and
+        cheaper.
+        """
         parameters = self.parameters
         if parameters.solver != "auto" or parameters.min_recall is None:
             return parameters.solver == "approximate"
@@ -170,16 +172,15 @@ class Neighbors:
     def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
         """Fold that compares pairs of blocks of dense rows, and keeps the nearest of each row.
 
-        ``shift`` (columns,) is subtracted from rows before products, None for none; ``precise``: float64
-        products.
+        ``shift`` (columns,) or None is subtracted from rows before products; ``precise``: these are in
+        float64.
         """
         code, function = self.parameters.code, self.parameters.function
         readers = [BlockReader(side, code, shift, self._by_products()) for side in (self.left, self.source)]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def sparse_fold(self, common: Int64 | None) -> NearestSparsePairs | None:
-        """Fold that compares sparse rows; None unless rows and queries are sparse and products bound the
-        metric.
+        """Fold that compares sparse rows; None for dense ones, or if products do not bound the metric.
 
         ``common`` are columns that many rows hold; None for a plan, before some rows have been read.
         """

@@ -126,9 +126,7 @@ class NearestPairs:
     """True if products are in float64 from the start, because numbers exceed the range of float32."""
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: buffers, lists, shortlists of candidates,
-        tiles.
-        """
+        """Most bytes of a task that holds ``rows`` rows in memory: buffers, lists, shortlists, tiles."""
         tallest, columns, most = self.pairs.tallest(), self.left.columns, shortlist_length(self.k)
         lists = 2 * 8 * self.k
         # Flags of the blocks that each block has been compared with: packed, and a byte for each.
@@ -177,9 +175,7 @@ class NearestPairs:
     resident = frozenset({"keys", "ids", "uncertain"})
 
     def device_bytes(self, rows: int) -> int:
-        """Most bytes on a device in a task that holds ``rows`` rows: these, a passing block, lists,
-        candidates.
-        """
+        """Most bytes on a device in a task that holds ``rows`` rows: rows, a block, lists, candidates."""
         tallest, columns = self.pairs.tallest(), self.left.columns
         sides = (rows + tallest) * (columns * self.left.dtype.itemsize + 2 * 8)
         lists = (rows + 3 * tallest) * 2 * 8 * self.k
@@ -196,9 +192,7 @@ class NearestPairs:
         return work.span == group
 
     def load_resident(self, work: PairWorkspace, group: tuple[int, int]) -> int:
-        """Read a group, blocks ``group[0]`` up to ``group[1]``, unless it is in memory; returns the bytes
-        read.
-        """
+        """Read a group, blocks ``group[0]`` up to ``group[1]``, unless in memory; returns the bytes read."""
         if work.span == group:
             return 0
         work.span, work.blocks, work.now, work.largest = (-1, -1), {}, None, {}
@@ -251,9 +245,7 @@ class NearestPairs:
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
     ) -> None:
-        """Compute the distances of all pairs of two blocks, for metrics that products do not bound; update
-        the lists.
-        """
+        """Compute the distances of all pairs of rows of two blocks, without products; update the lists."""
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)
         keys_j, ids_j = none if other_state is None else (other_state["keys"], other_state["ids"])
         for i, j in tiles(len(x), len(y), double_rows(x.raw.shape[1], MEASURED_TILE), same=same):

@@ -80,9 +80,7 @@ class PairSweeps:
 
 
 def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
-    """Number of threads, and number of groups of blocks: the fewest groups that fit into memory and keep all
-    busy.
-    """
+    """Number of threads, and of groups of blocks: the fewest that fit into memory and keep all busy."""
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
     least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
     concurrency = max(1, min(budget.threads, room // least, pairs.most_at_once))

@@ -101,9 +101,7 @@ class ChooseNearest(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step: a panel (rows read at a time), its lists, and temporary arrays for choosing from a
-        row.
-        """
+        """Bytes of a step: a panel (rows read at a time), its lists, and choosing the nearest of a row."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return self._panel_bytes(rows) + rows * 16 * self.k + CHOOSING_BYTES * 8 * columns
 
@@ -161,9 +159,7 @@ class ChooseNearest(DeclaredFold):
         return distances[near], columns[near]
 
     def _require_distances(self, row: int, columns: Int64, distances: Float64) -> None:
-        """Raise for values that are not distances (NaN, infinite, negative), naming the row and column of
-        one.
-        """
+        """Raise for values that are no distances (NaN, infinite, negative); the message names one."""
         if not np.isfinite(distances).all():
             at = int((~np.isfinite(distances)).argmax())
             raise NonFiniteError(

@@ -30,7 +30,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SparseFold(BlockFold[SparseRows]):
-    """Base of folds over pairs of blocks of sparse rows."""
+    """Base of folds that compare pairs of blocks (runs of rows) of a sparse matrix."""
 
     left: SparseReader
     right: SparseReader
@@ -61,9 +61,7 @@ class SparseFold(BlockFold[SparseRows]):
 
     @property
     def pair_flops(self) -> float:
-        """Floating-point operations for the product of a pair of rows, as if each entry were multiplied by
-        two.
-        """
+        """Floating-point operations to multiply a pair of rows, as if each entry met two of the other."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
 
 
@@ -75,9 +73,7 @@ class NearestSparsePairs(SparseFold):
     """
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: entries, lists, shortlists of candidates,
-        tiles.
-        """
+        """Most bytes of a task that holds ``rows`` rows in memory: entries, lists, shortlists, tiles."""
         length, tallest = shortlist_length(self.k), self.pairs.tallest()
         return self.block_bytes(rows) + scratch_bytes(*self.largest, self.left.columns, length, tallest)
 
@@ -89,8 +85,7 @@ class NearestSparsePairs(SparseFold):
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Compare a held block with the block ``work.now``, and update the lists of nearest rows of both, in
-        place.
+        """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
         ``other_state`` is None if the other block has no lists of its own.
         """

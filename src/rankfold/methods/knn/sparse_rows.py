@@ -81,9 +81,7 @@ class SparseBlocks:
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
-        """Most stored entries of successive blocks with at most ``rows`` rows together; of one block at
-        least.
-        """
+        """Most stored entries of successive blocks of at most ``rows`` rows together, or of one block."""
         stop = np.searchsorted(self.edges, self.edges[:-1] + rows, side="right") - 1
         stop = np.maximum(stop, np.arange(1, len(self.edges)))
         return int((self.numbers[stop] - self.numbers[:-1]).max())
@@ -127,9 +125,7 @@ def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
 
 
 def common_columns(source: CompressedSource) -> Int64:
-    """Columns (c,) in which many rows of a sample store an entry; the fullest of these, if there are too
-    many.
-    """
+    """Columns (c,) in which many rows of a sample store an entry; if too many, the fullest of these."""
     rows, columns = source.shape
     sample = min(rows, max(SAMPLE_RUNS, SAMPLE_NUMBERS * rows // max(1, source.nnz)))
     counts, count = np.zeros(columns, np.int64), 0
@@ -159,12 +155,12 @@ class SparseReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of numbers in memory: see ``DIRECT_TYPES``."""
+        """Type of values in memory: see ``DIRECT_TYPES``."""
         return row_dtype(self.source.dtype)
 
     @property
     def lent(self) -> bool:
-        """True if numbers are used where they lie in memory."""
+        """True if the entries of a matrix in memory are used in place."""
         if not isinstance(self.source, SparseSource):
             return False
         array = self.source.array
@@ -183,12 +179,11 @@ class SparseReader:
         return column_dtype(self.columns).itemsize + self.dtype.itemsize
 
     def memory_bytes(self, rows: int, stored: int) -> int:
-        """Bytes of ``rows`` rows in memory that store ``stored`` numbers in all."""
+        """Bytes of ``rows`` rows in memory that have ``stored`` entries in all."""
         return stored * self._number_bytes * (not self.lent) + 5 * 8 * (rows + 1)
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """Additional bytes while a block of ``rows`` rows with ``stored`` entries is read, converted and
-        sorted.
+        """Additional bytes while ``rows`` rows with ``stored`` entries are read, converted and sorted.
 
         ``longest`` is the most entries of a row.
         """

@@ -58,8 +58,9 @@ class WriteLists(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step: padded chunks, and lists of three blocks of rows: the last one read, the next, and
-        one that is merged into it.
+        """Bytes of a step besides its buffers: padded chunks, and the lists of three blocks of rows.
+
+        These are the block that was read last, the next one, and lists that are merged into it.
         """
         return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 

@@ -62,7 +62,7 @@ class AssignRows(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``centers`` (partitions, n) and, in the first round, ``few``, the rows that are compared with all
+        """``centers`` (partitions, n); in the first round also ``few``, rows that are compared with all
         others.
         """
         columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
@@ -70,17 +70,15 @@ class AssignRows(DeclaredFold):
         return {"centers": Constant((self.partitions, columns), dtype, part), **few}
 
     def sums(self) -> Mapping[str, Sum]:
-        """``counts`` (partitions,) of rows; in the first round also lists of the rows compared with all
-        others.
+        """``counts`` (partitions,) of rows; in the first round also the nearest of some rows:
+        ``FewRows.sums``.
         """
         counts = {"counts": Sum((self.partitions,), np.dtype(np.int64))}
         return counts if self.few is None else {**counts, **self.few.sums()}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step: a panel, its nearest centers, its rows in order, its earlier lists, and
-        comparisons.
-        """
+        """Bytes of a step: rows of a panel, their nearest centers, rows in order, lists, and comparisons."""
         rows, n = self.cut.panel_rows, self.reader.columns
         k = self.before.keys.columns if self.before is not None else 0
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)

@@ -125,7 +125,7 @@ class Layout:
 
     @property
     def spill(self) -> int:
-        """Most partitions of a row."""
+        """Most partitions that a row is put into."""
         return min(SPILL, self.count)
 
     @property
@@ -177,8 +177,7 @@ class Layout:
         return _work(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:
-        """Cut of the rows of all partitions into batches: several whole partitions, or a piece of a large
-        one.
+        """Cut of the rows of all partitions into batches: several partitions, or a piece of a large one.
 
         ``ends`` (count + 1,) are the edges of the partitions among these rows.
         """
@@ -186,9 +185,7 @@ class Layout:
 
     @cached_property
     def merges(self) -> Cut:
-        """Cut of the rows into panels (rows whose lists are merged at a time), each whole chunks of the
-        result.
-        """
+        """Cut of the rows into panels whose lists are merged at a time, in whole chunks of the result."""
         chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
         return _work(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
 
@@ -222,10 +219,9 @@ def edges_of(counts: Int64) -> Int64:
 
 
 def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
-    """Partitions, or pieces of them, in positions ``start:stop`` of rows by partition: number and slice of
-    each.
+    """Partitions, or pieces of them, among rows ``start:stop`` by partition: number and slice of each.
 
-    ``edges`` (partitions + 1,) are the positions at which partitions begin.
+    ``edges`` (partitions + 1,) are the rows at which partitions begin.
     """
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))

@@ -84,7 +84,7 @@ class FewRows:
         )
 
     def meet(self, state: State, work: Workspace, panel: Rows) -> None:
-        """Compare the few rows, ``work.few_rows``, with the rows ``panel``, and update their lists in
+        """Compare the few rows, ``work.few_rows``, with the rows ``panel``, and update the lists in
         ``state``.
         """
         let_meet(self.reader, work, work.few_rows, panel, Lists(state[KEYS], state[IDS], state[UNCERTAIN]))

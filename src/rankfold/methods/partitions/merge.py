@@ -35,7 +35,7 @@ PIECE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class MergeLists(DeclaredFold):
-    """Fold that merges the lists of some rows, and counts the true neighbors among them."""
+    """Fold that merges the lists that rows have from several partitions, and counts true neighbors."""
 
     cut: Cut
     """Cut of the rows into panels, whose lists are merged at a time."""
@@ -79,8 +79,8 @@ class MergeLists(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """``hits`` (t,), true neighbors found of each row in ``true_rows``; ``short`` (1,), lists of fewer
-        than k.
+        """``hits`` (t,), true neighbors found of the rows ``true_rows``; ``short`` (1,), lists of fewer than
+        k.
         """
         return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
 
@@ -91,9 +91,7 @@ class MergeLists(DeclaredFold):
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Merge the lists that batches have of rows ``start:stop``, count true neighbors, and write the
-        lists.
-        """
+        """Merge the lists of rows ``start:stop`` from all batches, count true neighbors, and write them."""
         count, panel = stop - start, int(np.searchsorted(self.cut.panels, start))
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         if self.before is None:
@@ -124,8 +122,7 @@ class MergeLists(DeclaredFold):
             visits[rows[chosen]] = some[chosen]
 
     def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> Int64:
-        """Merge lists at positions ``top:end`` of ``found`` into the lists of a panel that begins at row
-        ``start``.
+        """Merge the lists ``top:end`` of ``found`` into the lists of a panel that begins at row ``start``.
 
         Returns the rows of these lists, counted from ``start``; some may be repeated.
         """
@@ -152,7 +149,7 @@ def empty_lists(rows: int, k: int) -> tuple[Float64, Int64]:
 
 @dataclass(frozen=True, slots=True)
 class WriteMerged(DeclaredFold):
-    """Fold that writes the lists of rows into the result."""
+    """Fold that writes the merged lists of neighbors into the result."""
 
     cut: Cut
     """Cut of the rows into panels (rows written at a time), each of which is whole chunks."""

@@ -88,7 +88,7 @@ def _hindrance(task: Neighbors) -> str:
 
 
 def is_cheaper(task: Neighbors) -> bool:
-    """True if a search can be made by partitions, and takes fewer operations so than over all pairs."""
+    """True if a search can be made by partitions, and that takes fewer operations than all pairs."""
     return can_search(task) and operations(task) < pair_operations(task)
 
 
@@ -106,9 +106,7 @@ def pair_operations(task: Neighbors) -> float:
 
 
 def comparison(task: Neighbors) -> str:
-    """Operations by partitions and over all pairs, in words, for the plan of a search that may take either
-    way.
-    """
+    """Operations by partitions and over all pairs, in words, for the plan of a search that may do either."""
     ours, theirs = operations(task), pair_operations(task)
     return f"{ours:.1e} by partitions, {theirs:.1e} for all pairs"
 
@@ -242,9 +240,7 @@ class _Sweeps:
         ]
 
     def driver_bytes(self, symmetric: bool) -> int:
-        """Bytes in the leading process: the sample twice, centers, steps of k-means, and drawing rows or
-        sorting edges.
-        """
+        """Bytes in the leading process: the sample twice, centers, k-means, drawing rows, sorting edges."""
         layout, columns = self.layout, self.layout.source.shape[1]
         sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + layout.count // 4)
         centers = layout.count * columns * 8 * 8 + 2**20

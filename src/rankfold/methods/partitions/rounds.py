@@ -113,9 +113,7 @@ class Rounds:
         )
 
     def _collect(self, run: Run) -> tuple[ScratchMatrix, ScratchMatrix, Int64]:
-        """Collect the sampled rows in one pass: those for centers, those compared with all, and numbers of
-        the latter.
-        """
+        """Collect in one pass rows for centers, and rows compared with all others, with their numbers."""
         layout, ids = self.layout, sample_ids(self.layout, self.seed)
         matrix = ScratchMatrix(
             run.scratch / "sample.bin", len(ids[0]), layout.source.shape[1], self.reader.dtype
@@ -142,11 +140,10 @@ class Rounds:
         return run.pass_over_data(f"assign-{index + 1:02d}", fold), runs
 
     def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """Find neighbors within partitions, and partitions to visit; returns the number of lists of fewer
-        than k.
+        """Find neighbors within partitions, and partitions to visit; returns the number of short lists.
 
-        ``counts`` (partitions,) are rows; ``truth``: rows whose true neighbors are known, and the farthest of
-        these.
+        Those have fewer than k neighbors. ``counts`` (partitions,) are numbers of rows; ``truth``: rows whose
+        true neighbors are known, and distances of the farthest of these.
         """
         layout = self.layout
         ends = edges_of(counts)
@@ -169,8 +166,7 @@ class Rounds:
         return self._merge(run, f"merge-{index + 1:02d}", (batches.panels, found, visits), truth)
 
     def _visit(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """Compare rows with partitions that their neighbors are in; returns the number of lists of fewer than
-        k.
+        """Compare rows with partitions that their neighbors are in; returns the number of short lists.
 
         Arguments are those of ``_search``.
         """
@@ -204,8 +200,7 @@ class Rounds:
         lists: tuple[Int64, Found, ScratchMatrix | None],
         truth: tuple[Int64, Float64],
     ) -> int:
-        """Merge the lists of batches into those of rows, and measure the recall; returns the number of short
-        lists.
+        """Merge the lists of batches by row, and measure the recall; returns the number of short lists.
 
         ``lists``: position of each batch in the files, the files, and the file for partitions to visit, or
         None.

@@ -61,7 +61,7 @@ class SearchPartitions(DeclaredFold):
     """Most partitions that a row visits."""
 
     later: bool
-    """True if rows have lists already."""
+    """True in rounds after the first, when rows have lists already."""
 
     slots: int = 1
     row_seconds: float = 1e-5
@@ -86,16 +86,16 @@ class SearchPartitions(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """``pairs`` (1,) compared, and ``uncertain`` (1,), how often a row had too few candidates to be
-        certain.
+        """``pairs`` (1,) compared, and ``uncertain`` (1,).
+
+        The last counts how often a row had too few candidates in a partition to be certain, so that its
+        distances from all rows there were computed.
         """
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step besides its buffers: reading rows of a run, a prepared partition, and lists in
-        order.
-        """
+        """Bytes of a step besides its buffers: reading a run, a prepared partition, and lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16 + 4 * self.runs.each)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)

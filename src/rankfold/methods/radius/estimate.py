@@ -80,8 +80,9 @@ def _sample(reader: PointReader) -> PointReader:
 
 
 def _count(points: PointReader, some: PointReader, radius: float, *, itself: bool) -> int:
-    """Number of pairs of a query (``some``) and a point within the radius; ``itself``: queries are the
-    points.
+    """Number of pairs of a point and one of ``some``, the queries, within the radius.
+
+    ``itself`` is True if queries are the points: a point has no pair with itself.
     """
     tree = PointTree.read(points, 1)
     rows = some.source.shape[0]

@@ -40,9 +40,7 @@ class CountNeighbors(DeclaredFold):
     kernels = (count_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """``edges`` (1,), the number of neighbors of all rows together, and ``most`` (1,), the most of one
-        row.
-        """
+        """``edges`` (1,), the number of neighbors of all rows together; ``most`` (1,), the most of a row."""
         most = Sum((1,), np.dtype(np.int64), join=np.maximum)
         return {"edges": Sum((1,), np.dtype(np.int64)), "most": most}
 
@@ -101,9 +99,7 @@ class ListNeighbors(DeclaredFold):
         return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Find and write edges ``start:stop``: those of the first row, of the rows in between, and of the
-        last.
-        """
+        """Find and write edges ``start:stop``: of the first row, of the rows in between, and of the last."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, stop, side="left"))
         rows = first + np.flatnonzero(np.diff(self.starts[first : last + 1]))

@@ -134,8 +134,7 @@ class OverRows(OverPanels):
     def rows_of_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[Grain, Rows, Float64]]:
-        """Yield the rows ``start:stop`` by grains (rows of one product): grain, prepared rows, own
-        similarities.
+        """Yield rows ``start:stop`` by grains (rows of one product): grain, prepared rows, own similarities.
 
         The last are the similarities of each row with itself. A grain with values that are not finite is
         counted and skipped.
@@ -154,9 +153,7 @@ class OverRows(OverPanels):
         return BLAS_BYTES
 
     def rows_bytes(self, width: int) -> int:
-        """Bytes of the prepared rows of a product, their products with ``width`` vectors, and a tile of
-        pairs.
-        """
+        """Bytes of prepared rows of a product, their products with ``width`` vectors, and a tile of pairs."""
         rows, columns = self.panels.grain_rows, self.panels.view.short
         return 8 * (rows * (3 * columns + width + 6) + HEIGHT * (WIDTH + columns + 2 * width))
 
@@ -228,8 +225,7 @@ class WriteFeatures(OverRows):
         return {"out": Buffer((self.cut.panel_rows, self.width), self.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """``own`` (1,), trace of similarities; ``captured`` (1,), the part of it in features; counts; kept
-        rows.
+        """``own`` (1,), the trace of similarities; ``captured`` (1,), the part of it in features; kept rows.
 
         ``outside`` (1,) counts features that are not finite, and ``bad`` elements of the matrix that are not.
         """
@@ -238,9 +234,7 @@ class WriteFeatures(OverRows):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step besides its buffer: points, prepared rows and their products, and chunks inside
-        Zarr.
-        """
+        """Bytes of a step besides its buffer: points, prepared rows, their products, chunks inside Zarr."""
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
         keeping = sum(
             8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept

@@ -71,7 +71,7 @@ class SimilarityMatrix:
         Notes
         -----
         n^2 / 2 similarities and 2 n^2 (d / 2 + q) flops more; (n / group rows) / 2 reads of the matrix where
-        blocks do not stay.
+        blocks do not stay in memory.
         """
         later, earlier, first = self._begin(v, part)
         last_save = time.monotonic()
@@ -104,7 +104,10 @@ class SimilarityMatrix:
     def _meet(
         self, pool: ThreadPoolExecutor, first: int, until: int, v: Float64, later: Float64, earlier: Float64
     ) -> None:
-        """Add the products of all pairs of blocks ``first:until`` with blocks from ``first`` on."""
+        """Add the products of all pairs of blocks ``first:until`` with blocks from ``first`` on to the sums.
+
+        ``later`` (n, q) sums what a block gets from itself and later blocks, ``earlier`` from earlier ones.
+        """
         blocks, here = self.blocks, {a: self.blocks.block(a) for a in range(first, until)}
         pending: deque[tuple[int, int, Future[Products]]] = deque()
 
@@ -127,8 +130,7 @@ class SimilarityMatrix:
             add()
 
     def _products(self, x: Rows, y: Rows, v_x: Float64, v_y: Float64) -> Products:
-        """Products with the similarities of two blocks ``x`` and ``y``: for rows of ``x``, then for rows of
-        ``y``.
+        """Products with the similarities of two blocks: for the rows of ``x``, and for the rows of ``y``.
 
         ``v_x`` and ``v_y`` (rows, q) are the vectors at their rows. The second is empty if both are one
         block.

@@ -43,9 +43,7 @@ def is_worth_it(points: int, columns: int, k: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TreeSweeps:
-    """Sweeps that look up queries, panel (rows at a time) by panel, in a tree that stays in memory; for
-    plans.
-    """
+    """Sweeps that look up queries in a tree that stays in memory, with their cost, for a plan."""
 
     reader: PointReader
     """Reader of the points in the tree."""

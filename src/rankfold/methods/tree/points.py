@@ -35,7 +35,7 @@ class PointTree:
 
     @classmethod
     def read(cls, reader: PointReader, threads: int) -> PointTree:
-        """Read all rows, and arrange them."""
+        """Read all rows of a matrix as points, and arrange them in a tree by ``threads`` threads."""
         count = reader.source.shape[0]
         tree = Tree.empty(count, reader.columns)
         rows, edges = tree.rows(), read_edges(reader)

@@ -41,9 +41,7 @@ class Queries:
         return self._along_curve(self.reader.read(start, stop))
 
     def take(self, rows: Int64) -> tuple[Int64, Float64, Int64]:
-        """Queries ``rows``, any in memory: their order, points in this order, and own ids, -1 for other
-        queries.
-        """
+        """Queries ``rows``, in memory: their order, points in this order, own ids, -1 for other queries."""
         assert self.points is not None  # noqa: S101 - there is no run without
         if self.held is not None:
             return self._along_curve(self.held[rows])

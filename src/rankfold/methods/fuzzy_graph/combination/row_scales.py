@@ -30,9 +30,7 @@ CLOSE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class RowScales:
-    """Scales of the rows of a graph: an edge has weight ``(w / strongest[i]) ** exponents[i]`` from its row
-    i.
-    """
+    """Scales of rows: from its row i, an edge of weight w has ``(w / strongest[i]) ** exponents[i]``."""
 
     strongest: Float32
     exponents: Float64 | None

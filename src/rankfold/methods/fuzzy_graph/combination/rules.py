@@ -69,8 +69,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Intersection:
-    """Intersection ``a b`` of the weights in two graphs, one of them to a power, for less influence of that
-    graph.
+    """Intersection ``a b`` of the weights in two graphs, one to a power that lowers its influence.
 
     ``left`` and ``right`` are weights assumed for edges absent from the first and from the second graph.
     """

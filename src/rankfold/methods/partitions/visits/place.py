@@ -31,7 +31,7 @@ class PlaceVisitors(DeclaredFold):
 
     runs: Runs
     before: Lists
-    """Lists that rows have."""
+    """Lists of neighbors that rows have so far."""
 
     slots: int = 1
     row_seconds: float = 1e-6
@@ -46,9 +46,7 @@ class PlaceVisitors(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a step: a panel, the order of its rows by partition, some of them in order, and their
-        lists.
-        """
+        """Bytes of a step: rows of a panel, their order by partition, some of them in order, and lists."""
         rows, n = self.cut.panel_rows, self.reader.columns
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
         order = rows * self.runs.each * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)

@@ -34,9 +34,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Positions of the rows of partitions and of the rows that visit them, and the batches for comparing
-    both.
-    """
+    """Positions of the rows of partitions and of rows that visit these, and batches to compare both."""
 
     cut: Cut
     """Cut of the rows of each partition and its visitors, one partition after the other, into batches."""
@@ -125,8 +123,10 @@ class SearchVisits(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """``pairs`` (1,) compared, and ``uncertain`` (1,), how often a row had too few candidates to be
-        certain.
+        """``pairs`` (1,) compared, and ``uncertain`` (1,).
+
+        The last counts how often a row had too few candidates in a partition to be certain, so that its
+        distances from all rows there were computed.
         """
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
@@ -148,9 +148,7 @@ class SearchVisits(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the batch at positions ``start:stop``, compare visitors with rows, and write the lists of
-        visitors.
-        """
+        """Read the batch at positions ``start:stop``, compare visitors with rows, and write their lists."""
         first, last = self.meetings.partitions(start, stop)
         rows, visitors = self.meetings.spans(start, stop)
         count, guests = rows[1] - rows[0], visitors[1] - visitors[0]
@@ -200,8 +198,6 @@ class SearchVisits(DeclaredFold):
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
-    """Slice of the positions in a batch that belong to a partition; the batch is positions ``span`` among
-    all.
-    """
+    """Slice of a batch, which is positions ``span`` among all, that belongs to a partition."""
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
