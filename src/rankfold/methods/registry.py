@@ -161,8 +161,7 @@ class Method:
     """True if the calling process does all the work, even where there are workers."""
 
     growth: str = ""
-    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if results cannot
-    be extended."""
+    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if none does."""
 
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is

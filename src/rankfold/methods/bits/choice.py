@@ -38,7 +38,7 @@ def finds_sets(task: Neighbors) -> bool:
 
 
 def require_bits(task: Neighbors) -> None:
-    """Raise ``InputError`` if a metric takes packed bits and rows are none, or if values are complex."""
+    """Raise ``InputError`` if a metric takes packed bits and rows are not, or if values are complex."""
     metric = task.parameters.metric
     if metric not in SET_NAMES:
         return

@@ -1,6 +1,7 @@
 """Nearest rows of two blocks (runs of rows) of sets, exactly: folds as in ``methods/knn/pair_fold.py``.
 
-Distances follow from counts, which are integers, so packed bits and sparse rows give the same bytes.
+Distances follow from counts, which are integers, so packed bits and sparse rows give the same bytes. A fold
+is the work of a sweep over pairs of blocks on each pair.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ class NearestBits(BlockFold[BitRows]):
     right: BitReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: these, lists, another block, kernel
-        buffers.
-        """
+        """Most bytes of a task that holds ``rows`` rows in memory: rows, lists, a block, kernel buffers."""
         tallest = self.pairs.tallest()
         blocks = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))

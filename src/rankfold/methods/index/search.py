@@ -7,7 +7,8 @@ number, and distances are exact. So a list depends on no other query.
 
 An exact search probes all partitions that may hold a neighbor. By the triangle inequality, the rows of a
 partition are at least as far as its center, less its radius. The nearest partitions are searched first: they
-give the distance up to which others may hold a neighbor.
+give the distance up to which others may hold a neighbor. A fold is the work of a sweep (one run through the
+queries) on each panel.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 They are read from runs: the rows of each panel of the matrix (rows read at a time), sorted by partition on
 scratch. A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in
 order of their numbers, since runs are, and each run keeps that order. So what is written is a function of the
-rows and the centers alone.
+rows and the centers alone. A fold is the work of a sweep (one run through the result) on each panel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """True neighbors of a few queries: one read of the index, except partitions that balls rule out.
 
 The distances of rows in partitions that were searched before bound those of other neighbors. Tasks work on
-parts of the index in parallel; each has lists of all the queries.
+parts of the index in parallel; each has lists of all the queries. A fold is the work of a sweep (one run
+through the index) on the rows that are read at a time.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class TrueNeighbors(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``limits``
-        (queries,).
+        """Centers, first rows and radii of partitions, and the distances ``limits`` of queries.
 
-        They are centers, first rows and radii of the partitions, and distances of queries: see ``limits``.
+        ``centers`` (partitions, n), ``edges`` (partitions + 1,), ``radii`` (partitions,), ``limits``
+        (queries,).
         """
         count = self.partitions
         return {

@@ -57,8 +57,7 @@ class Clusters:
     squares: float = 0.0
     index: int = 0
     empty: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Indices of the empty clusters. The next step looks for rows far from their centers, to be new centers
-    of these."""
+    """Indices of the empty clusters, for which the next step looks for rows far from their centers."""
 
     inertia: list[float] = field(default_factory=list)
     """Inertia of each step: sum of squared distances of rows from their centers."""

@@ -52,8 +52,7 @@ LIKELY_BATCH_PASSES = 6
 """Passes that usually reach the tolerance by batches, including one that labels rows."""
 
 OPEN_SHARE = 0.3
-"""Share of the pairs of row and center, over all steps, that bounds do not exclude, so that they are
-compared."""
+"""Share of the pairs of row and center, over all steps, that bounds do not exclude."""
 
 WIDE = np.dtype(np.float64)
 

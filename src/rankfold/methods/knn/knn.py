@@ -137,9 +137,7 @@ class Neighbors:
 
     @property
     def is_approximate(self) -> bool:
-        """True if neighbors are searched for within partitions: this was asked for, or is allowed and
-        cheaper.
-        """
+        """True if neighbors are sought within partitions: this was asked for, or is allowed and cheaper."""
         parameters = self.parameters
         if parameters.solver != "auto" or parameters.min_recall is None:
             return parameters.solver == "approximate"

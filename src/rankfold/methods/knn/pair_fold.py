@@ -2,7 +2,8 @@
 
 A task holds a group of blocks in memory, and other blocks pass one by one. Rows are read on the host and
 brought to the device that compares them; see ``kernels/neighbors/meeting.py`` for the comparison. Lists are
-exact after each pair of blocks: there is nothing to certify at the end.
+exact after each pair of blocks: there is nothing to certify at the end. A fold is the work of a sweep over
+pairs of blocks (runs of rows) on each pair.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The matrix is read once, row by row. The neighbors of a row are its smallest entries by (distance, column),
 except the one on the diagonal. Zeros that a sparse matrix stores are distances, as in scikit-learn's graphs
-of neighbors, in which a row may be its own neighbor or not.
+of neighbors, in which a row may be its own neighbor or not. A fold is the work of a sweep (one run through
+the rows) on each panel (rows read at a time).
 """
 
 from __future__ import annotations

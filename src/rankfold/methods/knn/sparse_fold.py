@@ -1,7 +1,8 @@
 """Nearest neighbors of two blocks of sparse rows, exactly, without their zeros.
 
 The counterpart of ``pair_fold.py`` for sparse rows; see ``kernels/neighbors/sparse_meeting.py`` for the
-comparison. The size of a block depends on its stored numbers, so rows are read into new memory.
+comparison. The size of a block depends on its stored numbers, so rows are read into new memory. A fold is the
+work of a sweep over pairs of blocks (runs of rows) on each pair.
 """
 
 from __future__ import annotations

@@ -54,8 +54,7 @@ SORT_BYTES = 48
 """Bytes for each entry that is sorted in this way."""
 
 SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
-"""Number of runs of rows in which columns held by many rows are looked for, and approximate number of entries
-in all."""
+"""Number of runs of rows in which common columns are counted, and about how many entries in all."""
 
 
 def sparse_rows(source: Source) -> CompressedSource | None:

@@ -1,4 +1,7 @@
-"""Write finished lists into the chunks of a result: sorted, checked, each chunk once and by one task."""
+"""Write finished lists into the chunks of a result: sorted, checked, each chunk once and by one task.
+
+A fold is the work of a sweep (one run through the rows) on each panel (rows read at a time).
+"""
 
 from __future__ import annotations
 

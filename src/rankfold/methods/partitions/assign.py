@@ -2,7 +2,8 @@
 
 Partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel
 (rows read at a time) is written once, sorted by partition: this is a run. In the first round, the rows whose
-true neighbors are wanted are compared with the panel while it is in memory.
+true neighbors are wanted are compared with the panel while it is in memory. A fold is the work of a sweep
+(one run through the matrix) on each panel.
 """
 
 from __future__ import annotations
@@ -62,17 +63,13 @@ class AssignRows(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``centers`` (partitions, n); in the first round also ``few``, rows that are compared with all
-        others.
-        """
+        """``centers`` (partitions, n); in the first round also ``few``, rows compared with all others."""
         columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
         few = {} if self.few is None else {"few": self.few.buffer()}
         return {"centers": Constant((self.partitions, columns), dtype, part), **few}
 
     def sums(self) -> Mapping[str, Sum]:
-        """``counts`` (partitions,) of rows; in the first round also the nearest of some rows:
-        ``FewRows.sums``.
-        """
+        """``counts`` (partitions,) of rows; in the first round also the lists of ``FewRows.sums``."""
         counts = {"counts": Sum((self.partitions,), np.dtype(np.int64))}
         return counts if self.few is None else {**counts, **self.few.sums()}
 

@@ -46,8 +46,7 @@ class Runs:
     """(panels, partitions + 1) number of rows of each run before each partition."""
 
     partitions: ScratchMatrix | None
-    """(places, spill) partitions that a row is in, nearest first; None for runs of rows that visit
-    partitions."""
+    """(places, spill) partitions that a row is in, nearest first; None for rows that visit others."""
 
     each: int
     """Number of positions reserved for each row: the most partitions that it is in, or visits."""
@@ -123,8 +122,8 @@ class Found:
 
     lists: Lists
     index: ScratchMatrix
-    """(batches, panels + 1) number of lists of each batch before each panel of rows whose lists are merged at
-    a time."""
+    """(batches, panels + 1) number of lists of each batch before each panel (rows whose lists are merged at a
+    time)."""
 
     visits: ScratchMatrix | None
     """(places, visits) partitions that a row should visit; None for lists that visits have found."""

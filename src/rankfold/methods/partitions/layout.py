@@ -24,9 +24,9 @@ SPILL = 3
 """Most partitions that a row is put into: those of its nearest centers."""
 
 REACH = 1.2
-"""A row is put into partitions whose centers are at most this times the squared distance of its nearest one.
-Rows well within a cluster are in one partition. Those between are in several, so that visits know where else
-to look."""
+"""A row is put into a partition if its squared distance from the center is at most this times that from its
+nearest center. Rows well within a cluster are in one partition. Those between are in several, so that visits
+know where else to look."""
 
 VISITS = 3
 """Most partitions that a row visits after a round."""

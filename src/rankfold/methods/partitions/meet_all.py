@@ -2,7 +2,8 @@
 
 These rows are in memory. Their lists are among the sums of a fold: each stream (rows of the matrix that are
 processed in order) has its own, and they are merged. A row is also compared with itself, at distance 0; lists
-have one entry more for that, which is removed at the end.
+have one entry more for that, which is removed at the end. A fold is the work of a sweep (one run through the
+matrix) on each panel (rows read at a time).
 """
 
 from __future__ import annotations
@@ -84,9 +85,7 @@ class FewRows:
         )
 
     def meet(self, state: State, work: Workspace, panel: Rows) -> None:
-        """Compare the few rows, ``work.few_rows``, with the rows ``panel``, and update the lists in
-        ``state``.
-        """
+        """Compare the few rows, ``work.few_rows``, with rows ``panel``, and update the lists in ``state``."""
         let_meet(self.reader, work, work.few_rows, panel, Lists(state[KEYS], state[IDS], state[UNCERTAIN]))
 
     def join(self, total: State, other: State) -> None:

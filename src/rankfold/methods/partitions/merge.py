@@ -1,7 +1,8 @@
 """Merge lists of partitions into lists of rows, and write these into the result.
 
 A row has a list from each partition that it was in, and one from the rounds before; the nearest in all of
-them are kept. The order of merging makes no difference.
+them are kept. The order of merging makes no difference. A fold is the work of a sweep (one run through the
+rows) on each panel (rows read at a time).
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ class MergeLists(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """``hits`` (t,), true neighbors found of the rows ``true_rows``; ``short`` (1,), lists of fewer than
-        k.
+        """``hits`` (t,), true neighbors found of each row in ``true_rows``, and ``short`` (1,).
+
+        The last counts lists of fewer than k neighbors.
         """
         return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
 

@@ -1,7 +1,8 @@
 """Random rows from which partitions are made, and rows whose true neighbors are found, collected in one read.
 
 The drawn rows follow from the seed and the number of rows. Centers come from a few steps of k-means on the
-sample. Each round starts from other rows of it, so that no two rounds separate the same neighbors.
+sample. Each round starts from other rows of it, so that no two rounds separate the same neighbors. A fold is
+the work of a sweep (one run through the rows) on each panel (rows read at a time).
 """
 
 from __future__ import annotations

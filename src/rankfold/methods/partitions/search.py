@@ -3,7 +3,8 @@
 A batch of partitions is read from all runs (a run: the rows of one panel of the matrix, sorted by partition
 on scratch), searched one partition after the other, and its lists are written in order of rows. A row's list
 begins with the largest distance in its list of earlier rounds as a bound, so that later rounds measure few
-pairs; lists after all rounds are the same as without it.
+pairs; lists after all rounds are the same as without it. A fold is the work of a sweep (one run through all
+partitions) on each batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Count the neighbors of each row, and list them: two sweeps, the second over chunks of edges.
 
 A chunk of edges may begin and end anywhere in a row. Rows that two chunks share are searched twice, so that
-chunks are written whole, by one task each, however many neighbors a row has.
+chunks are written whole, by one task each, however many neighbors a row has. A fold is the work of a sweep
+(one run through the rows) on each panel (rows read at a time).
 """
 
 from __future__ import annotations

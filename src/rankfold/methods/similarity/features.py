@@ -4,7 +4,8 @@ A similarity is a value of the kernel function k. With points p and coefficients
 (k(x, p)' C) - offset``. If points are landmarks, these are its features in an approximation of the kernel
 function. If points are the rows that components were made from, they are its scores. The share of the trace
 of similarities that features do not capture is summed over all rows as they are made. A panel is the rows
-that are read at a time, a grain the rows of one product.
+that are read at a time, a grain the rows of one product. A fold is the work of a pass over the rows on each
+panel.
 """
 
 from __future__ import annotations

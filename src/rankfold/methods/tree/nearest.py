@@ -1,4 +1,7 @@
-"""Find the nearest points in a tree for each panel of queries, and write them into the result."""
+"""Find the nearest points in a tree for each panel of queries, and write them into the result.
+
+A fold is the work of a sweep (one run through the rows) on each panel (rows read at a time).
+"""
 
 from __future__ import annotations
 

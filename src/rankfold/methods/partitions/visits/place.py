@@ -1,4 +1,7 @@
-"""Write rows by the partitions that they visit, from one more read."""
+"""Write rows by the partitions that they visit, from one more read.
+
+A fold is the work of a sweep (one run through the rows) on each panel (rows read at a time).
+"""
 
 from __future__ import annotations
 

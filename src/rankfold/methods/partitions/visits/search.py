@@ -2,7 +2,8 @@
 
 A visitor of a partition is a row that is not in it, but has neighbors there. A batch holds the rows of some
 partitions and their visitors. If a partition is searched in pieces, each piece has a part of the rows and of
-the visitors, which are compared with each other.
+the visitors, which are compared with each other. A fold is the work of a sweep (one run through all
+partitions) on each batch.
 """
 
 from __future__ import annotations
