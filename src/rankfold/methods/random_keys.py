@@ -26,10 +26,11 @@ class Purpose(IntEnum):
     and the other half measures how well these fit."""
 
     SKETCH_LONG_SIDE = 4
-    """Test matrices of the long side: columns [co-range, error, core]."""
+    """Random test matrices of a sketch along the longer side, side by side: columns [co-range, error, core].
+    """
 
     SKETCH_SHORT_SIDE = 5
-    """Test matrices of the short side: columns [range, core]."""
+    """Random test matrices of a sketch along the shorter side, side by side: columns [range, core]."""
 
     ROW_SIGNS = 6
     """Buckets and signs of the rows in a count sketch."""

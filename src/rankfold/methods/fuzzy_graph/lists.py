@@ -36,7 +36,7 @@ class StoredLists:
     result: Result
     k: int
     among: int = 0
-    """Number of rows that neighbors are among; 0 if these are the rows of the lists."""
+    """Number of rows among which neighbors were looked for; 0 if these are the rows of the lists."""
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:

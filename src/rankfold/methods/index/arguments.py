@@ -10,7 +10,7 @@ from rankfold.methods.knn.arguments import CORRELATION
 from rankfold.methods.registry import SEARCH, Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION)
-"""Metrics by which near rows share a partition."""
+"""Metrics that an index can be made by: near rows share a partition."""
 
 
 @dataclass(frozen=True, slots=True)

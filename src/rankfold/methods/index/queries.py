@@ -154,7 +154,7 @@ class IndexQueries:
         return min(rows, usual, self._held_rows(max(self.tried, default=1)))
 
     def _held_rows(self, probes: int) -> int:
-        """Number of queries with so many probes that fit into ``HELD_BYTES``, to be searched at a time."""
+        """Number of queries, with ``probes`` probes each, that are searched at a time: see ``HELD_BYTES``."""
         columns, k = self.source.shape[1], self.parameters.k
         each = columns * (self._reader(self.source, None).dtype.itemsize + 4) + 28 * probes + 72 * k
         return max(1, HELD_BYTES // each)

@@ -182,8 +182,8 @@ class SearchIndex(DeclaredFold):
 
 
 Meetings = Iterator[tuple[slice, list[tuple[slice, Int64]]]]
-"""Slices of rows of the index to read; for each, the slices of rows within it that queries are compared with,
-and the indices of these queries."""
+"""Slices of rows of the index to read. Each comes with slices of rows within it, and the indices of the
+queries that are compared with these."""
 
 
 @dataclass(slots=True)

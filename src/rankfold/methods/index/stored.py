@@ -30,7 +30,7 @@ class StoredIndex:
     """An opened result of ``index``: rows sorted by partition, and their numbers."""
 
     result: Result
-    """Held, since a temporary store lives as long as its result."""
+    """The result, kept open here: a temporary store is deleted with the last reference to its result."""
 
     rows: Source
     """(m, n) rows, sorted by partition."""

@@ -167,7 +167,7 @@ class SamplePass(OverClusters):
 
     groups: int
     dtype: np.dtype[Any]
-    """Working type."""
+    """Type of products, float32 or float64."""
 
     kept: tuple[KeptRows, ...]
     """Storage for the sample of all rows, and for that of rows far from the first centers."""

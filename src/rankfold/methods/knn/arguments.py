@@ -17,7 +17,7 @@ PACKED_NAMES = ("bit_hamming", "bit_jaccard")
 """Metrics of packed bits: each byte holds eight columns."""
 
 HAVERSINE = "haversine"
-"""Metric of latitude and longitude; only searches in a tree have it."""
+"""Metric of latitude and longitude (great-circle distance), for searches in a tree alone."""
 
 PRECOMPUTED = "precomputed"
 """The matrix holds distances: all of them, or those that a sparse one stores."""

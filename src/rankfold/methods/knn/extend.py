@@ -29,7 +29,7 @@ class EarlierLists:
     """A result of knn whose rows are the first ones of a matrix."""
 
     result: Result
-    """Held, since a temporary store lives as long as its result."""
+    """The result, kept open here: a temporary store is deleted with the last reference to its result."""
 
     @classmethod
     def of(cls, result: Result, source: Source, request: NeighborRequest) -> EarlierLists:

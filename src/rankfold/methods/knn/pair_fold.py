@@ -116,7 +116,7 @@ class NearestPairs:
     """Reader of the rows whose nearest are found."""
 
     right: BlockReader
-    """Reader of the rows among which these are found; the same rows unless there are queries."""
+    """Reader of the rows among which the nearest are looked for; the same rows unless there are queries."""
 
     k: int
     metric: int

@@ -85,7 +85,7 @@ def require_distances(request: NeighborRequest, source: Source, said: Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class ChooseNearest(DeclaredFold):
-    """Fold that writes the smallest distances of each row to scratch."""
+    """Fold that writes the ``k`` smallest distances of each row to intermediate files."""
 
     source: Source
     cut: Cut
@@ -122,7 +122,7 @@ class ChooseNearest(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Choose the nearest of each of rows ``start:stop``, and write distances and columns to scratch."""
+        """Choose the nearest of each of rows ``start:stop``, and write their distances and columns."""
         keys, ids = np.empty((stop - start, self.k)), np.empty((stop - start, self.k), np.int64)
         for row, columns, distances in self._rows(work, start, stop):
             keys[row - start], ids[row - start] = self._nearest(row, columns, distances)

@@ -39,7 +39,7 @@ class SparseFold(BlockFold[SparseRows]):
     """Blocks of the rows whose nearest are found."""
 
     others: SparseBlocks
-    """Blocks of the rows among which these are found."""
+    """Blocks of the rows among which the nearest are looked for."""
 
     common: Int64
     """Columns that many rows hold, (c,): they are multiplied as a dense matrix."""

@@ -51,7 +51,7 @@ PIECE = 2**17
 """Stored entries that are sorted, and duplicates added up, at once, where columns do not increase."""
 
 SORT_BYTES = 48
-"""Bytes for each entry that is sorted in this way."""
+"""Bytes for each entry while rows are sorted by column and duplicates added up."""
 
 SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
 """Number of runs of rows in which common columns are counted, and about how many entries in all."""

@@ -48,14 +48,14 @@ class AssignRows(DeclaredFold):
 
     partitions: int
     spill: int
-    """Most partitions of a row."""
+    """Most partitions that a row is put into."""
 
     runs: Runs
     before: Lists | None
-    """Lists of earlier rounds, or None."""
+    """Lists of neighbors from earlier rounds of a search, or None."""
 
     few: FewRows | None
-    """Rows that are compared with all others, or None."""
+    """Rows that are compared with all others in the first round of a search; else None."""
 
     slots: int = 1
     row_seconds: float = 1e-5

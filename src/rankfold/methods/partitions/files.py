@@ -34,10 +34,10 @@ class Runs:
     """
 
     rows: ScratchMatrix
-    """(places, n) rows as they are in memory."""
+    """(places, n) rows, in the type that they have in memory."""
 
     ids: ScratchMatrix
-    """(places, 1) numbers of the rows in the matrix."""
+    """(places, 1) number in the matrix of each of these rows."""
 
     farthest: ScratchMatrix
     """(places, 1) largest distance (key) in the list that a row had before."""
@@ -118,7 +118,7 @@ class Found:
     """
 
     ids: ScratchMatrix
-    """(places, 1) numbers of the rows of the lists, in order within a batch."""
+    """(places, 1) number of the row of each list, in order within a batch."""
 
     lists: Lists
     index: ScratchMatrix
@@ -158,5 +158,5 @@ def visits_of(layout: Layout, folder: Path, round_index: int) -> ScratchMatrix:
 
 
 def _under(folder: Path, name: str) -> Path:
-    """Path of a file of a round, with the round in its name: scratch has no folders."""
+    """Path of an intermediate file, with the name of ``folder`` as prefix: scratch has no subfolders."""
     return folder.with_name(f"{folder.name}-{name}")

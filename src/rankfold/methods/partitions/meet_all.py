@@ -39,12 +39,12 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 KEYS, IDS, UNCERTAIN = "true_keys", "true_ids", "true_uncertain"
-"""Names of sums of a fold: distances (keys) and ids of the lists, and the number of uncertain rows."""
+"""Names of sums of a fold: distances (keys) and ids of lists, and how often a row was uncertain."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewRows:
-    """A few rows on scratch that are compared with all others."""
+    """A few rows, in an intermediate file, that are compared with all others."""
 
     reader: BlockReader
     rows: ScratchMatrix
@@ -56,7 +56,7 @@ class FewRows:
         return self.rows.rows
 
     def buffer(self) -> ScratchConstant:
-        """Buffer of a fold for these rows, (count, n), loaded from scratch."""
+        """Buffer of a fold for these rows, (count, n), loaded from their intermediate file."""
         return ScratchConstant.of(self.rows)
 
     def sums(self) -> dict[str, Sum]:
@@ -131,7 +131,7 @@ def is_wild(x: Rows, y: Rows) -> bool:
 
 
 def without_themselves(state: State, own: Int64) -> tuple[Float64, Int64]:
-    """Sorted lists of a state, (rows, k) keys and ids, each without its own row; ``own`` are its numbers."""
+    """Sorted lists (rows, k) of keys and ids in a state, each without its own row; ``own``: row numbers."""
     keys, ids = state[KEYS].copy(), state[IDS].copy()
     sort_lists(keys, ids)
     k = keys.shape[1] - 1

@@ -55,7 +55,7 @@ class MergeLists(DeclaredFold):
     """Rows whose true neighbors are known, in order."""
 
     farthest: Float64
-    """Distance of the last true neighbor of each of these rows."""
+    """Distance of the farthest true neighbor of each row in ``true_rows``."""
 
     slots: int = 1
     row_seconds: float = 1e-6

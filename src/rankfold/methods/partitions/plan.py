@@ -200,7 +200,7 @@ class _Sweeps:
         return BlockReader(self.layout.source, self.task.parameters.code, shift, bounded=True)
 
     def passes(self, slots: int) -> list[Pass]:
-        """Passes over the matrix of the first round, and passes over scratch of any round."""
+        """Passes over the matrix in the first round, and sweeps over intermediate files in any round."""
         layout, reader, (rows, columns) = self.layout, self.reader, self.layout.source.shape
         reads, place = rows * columns * layout.source.dtype.itemsize, layout.row_bytes + 16
         runs, k = Runs.of(layout, NOWHERE, 0, layout.most_count), layout.k
@@ -249,5 +249,5 @@ class _Sweeps:
 
 
 def sample_ids_of_plan(layout: Layout) -> tuple[Int64, Int64]:
-    """Row numbers in the counts of ``sample_ids``, for a plan: their values do not matter."""
+    """As many row numbers as ``sample_ids`` gives, for a plan: their values do not matter."""
     return np.arange(layout.sample_rows), np.arange(layout.recall_rows)

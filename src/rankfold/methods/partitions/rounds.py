@@ -216,7 +216,7 @@ class Rounds:
 
 
 def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> None:
-    """Free matrices on scratch that no sweep reads any more."""
+    """Free intermediate files that no sweep reads any more."""
     for narrow in values_in(files, ScratchMatrix):
         run.release(narrow)
 

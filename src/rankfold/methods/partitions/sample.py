@@ -53,7 +53,7 @@ class CollectRows(DeclaredFold):
     reader: BlockReader
     cut: Cut
     chosen: tuple[Int64, ...]
-    """Numbers of the rows of each set, in order."""
+    """Row numbers of each set of rows to copy, in order."""
 
     into: tuple[ScratchMatrix, ...]
     slots: int = 1

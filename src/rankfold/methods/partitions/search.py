@@ -41,13 +41,13 @@ class SearchPartitions(DeclaredFold):
     """Fold that compares all pairs of rows within each partition of a batch, and writes their lists."""
 
     reader: BlockReader
-    """Prepares rows for comparison; reads none from the matrix."""
+    """Reader that prepares rows for comparison; it reads none from the matrix here."""
 
     cut: Cut
     """Cut of the rows of all partitions, one after the other, into batches."""
 
     ends: Int64
-    """(partitions + 1,) position of the first row of each partition among these rows."""
+    """(partitions + 1,) position of the first row of each partition among the rows of all partitions."""
 
     run_starts: Int64
     """(panels + 1,) position in the files ``runs`` at which the rows of each panel of the matrix begin."""

@@ -61,7 +61,7 @@ class SimilarityMatrix:
         return float(sum(own))
 
     def multiply(self, v: Float64, part: Path | None = None) -> Float64:
-        """(n, q) products with (n, q) vectors; ``part`` is a file that stores their sums meanwhile, or None.
+        """(n, q) products with (n, q) vectors; ``part`` is a checkpoint file for sums so far, or None.
 
         Raises
         ------

@@ -30,7 +30,7 @@ USED = {
     "polynomial": ("gamma", "degree", "coef0"),
     "sigmoid": ("gamma", "coef0"),
 }
-"""Parameters of each kernel; values of other parameters are not part of the request."""
+"""Parameters that each kernel function has; values of others are not part of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class KernelChoice:
 
     @classmethod
     def of(cls, columns: int, kernel: object, gamma: object, degree: object, coef0: object) -> KernelChoice:
-        """Make a choice from a caller's arguments, for rows of so many columns; raises ``InputError``."""
+        """Make a choice from a caller's arguments, for rows of ``columns`` columns; raises ``InputError``."""
         scale = 1 / max(columns, 1) if gamma is None else number("gamma", gamma)
         power, added = number("degree", degree), number("coef0", coef0)
         if not 0 <= scale < math.inf:

@@ -23,7 +23,7 @@ class Queries:
     """A tree, and the points that are looked up in it."""
 
     points: PointTree | None
-    """None in a plan."""
+    """The tree; None in a plan, for which it is not built."""
 
     reader: PointReader
     """Reader of the queries; of the points, if these are the queries."""

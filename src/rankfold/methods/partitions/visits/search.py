@@ -82,7 +82,7 @@ class SearchVisits(DeclaredFold):
     """Fold that compares rows with those of partitions that they visit, and writes nearer ones found."""
 
     reader: BlockReader
-    """Prepares rows for comparison; reads none from the matrix."""
+    """Reader that prepares rows for comparison; it reads none from the matrix here."""
 
     meetings: Meetings
     runs: Runs
