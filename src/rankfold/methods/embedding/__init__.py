@@ -2,12 +2,12 @@
 
 arguments         types, defaults and limits of the arguments, names of initial positions
 quality_request   parameters of a measure, checked
-quality_plan      number of rows that are held at once
-trustworthiness   from ranks of neighbors to a measure, after a search for them
+quality_plan      plan of a measure: passes, memory, number of rows held in memory at once
+trustworthiness   trustworthiness and continuity, from ranks of neighbors
 measured          an embedding that is measured when it is made
 components        principal components of a matrix, as initial positions
-searched          a task on lists of neighbors, after a search for them in a matrix
+searched          a search for neighbors in a matrix, followed by a task on the lists found
 preservation      share of neighbors that two searches have in common
-neighbor_ranks    counts rows that are nearer than given ones
-warm              compiles loops by running each once
+neighbor_ranks    ranks of given neighbors, by counting the rows that are nearer
+warm              compiles Numba loops by running each once
 """

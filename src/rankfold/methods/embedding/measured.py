@@ -46,7 +46,7 @@ K = 15
 """Number of neighbors in the measures, if there are enough rows."""
 
 BLOCK = 2**18
-"""Neighbors that are compared at a time."""
+"""Neighbors that are compared at a time, of both lists of some rows."""
 
 MADE, NEAR_IN_PICTURE, NEAR_IN_DATA = "made", "near-in-embedding", "near-in-data"
 RANKS = ("trustworthiness", "continuity")
@@ -54,15 +54,15 @@ RANKS = ("trustworthiness", "continuity")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEmbedding:
-    """Task that joins an embedding and its measures into one result."""
+    """Last task of a chain: copies an embedding into the result, and adds the measures of its quality."""
 
     made: Task
     identity: dict[str, Any]
     measures: tuple[EmbeddingQuality, EmbeddingQuality]
-    """Trustworthiness and continuity, with their lists once these are there."""
+    """Tasks of trustworthiness and continuity; they have neighbor lists once the searches have run."""
 
     results: Mapping[str, Path] | None = None
-    """Results of the links before, by name; None before they have run."""
+    """Paths of the results of earlier links of the chain, by name; None before they have run."""
 
     @property
     def source(self) -> Source:
@@ -78,7 +78,7 @@ class MeasuredEmbedding:
         return self.made.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the last step: arrays are copied a chunk at a time, and lists are compared."""
+        """Plan the last step: arrays are copied a chunk at a time, and neighbor lists are compared."""
         written = sum(math.prod(each.shape) * each.dtype.itemsize for each in self.outputs())
         largest = max(math.prod(each.shape) * each.dtype.itemsize // each.chunks for each in self.outputs())
         parameters = self.measures[0].parameters
@@ -91,7 +91,7 @@ class MeasuredEmbedding:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Copy the embedding into ``run.result``, and return its facts with the measures."""
+        """Copy the embedding into ``run.result``; returns its facts with the measures added."""
         assert self.results is not None  # noqa: S101 - only a plan is made without
         made = Result(self.results[MADE])
         made.require_whole(sums=True)
@@ -114,7 +114,7 @@ class MeasuredEmbedding:
 
 
 def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[float, float]:
-    """Share of neighbors on one side that are neighbors on the other, as a mean over the sampled rows.
+    """Share of neighbors in the embedding that are neighbors in the data, a mean over the sampled rows.
 
     Returns
     -------
@@ -178,16 +178,16 @@ class Measures:
         return self.trustworthiness.search(embedding, EUCLIDEAN)
 
     def trust(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Task of trustworthiness, once neighbors were found in the embedding."""
+        """Task of trustworthiness with the neighbors that were found in the embedding."""
         return with_lists(self.trustworthiness, results[NEAR_IN_PICTURE])
 
     def goes_on(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Task of continuity, once neighbors were found in the matrix."""
+        """Task of continuity with the neighbors that were found in the data."""
         there = dataclasses.replace(self.continuity, source=embedding_of(results))
         return with_lists(there, results[NEAR_IN_DATA])
 
     def links(self) -> tuple[Link, ...]:
-        """Links of searches and ranks, which follow the one that makes the embedding."""
+        """Links that follow the one that makes the embedding: two searches, each followed by its ranks."""
         in_picture = self.search(self.continuity.source)
         in_data = self.continuity.search(self.data, self.metric)
         return (
@@ -240,7 +240,7 @@ def with_quality(task: Task, x: object, metric: str, seed: int) -> Chain:
 
 
 def _to_come(task: Task) -> Source:
-    """Shape and type of the embedding that a task will make, as a source for plans."""
+    """Shape and type of the embedding that a task will make, as a source without values, for plans."""
     output = next(each for each in task.outputs() if each.name == EMBEDDING)
     rows, columns = output.shape
     return ShapeOnly.plain((rows, columns), output.dtype, EMBEDDING, decoded=False)

@@ -36,7 +36,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 OPEN = 0.05
-"""Share of pairs left open above which products are made in float64."""
+"""Share of pairs left open by bounds above which products are made in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RowGroup:
     start: int
     stop: int
     name: str
-    """Name of a run and these rows; no two runs share one."""
+    """Key by which the threads of a process find rows that are in memory; unique to a run and these rows."""
 
     @property
     def count(self) -> int:
@@ -55,11 +55,11 @@ class RowGroup:
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
-        """Bytes of the rows, and of reading ``step`` of them at a time."""
+        """Bytes of the rows in memory, and of reading ``step`` of them at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
     def rows(self, step: int) -> ResidentRows:
-        """The rows, ``step`` read at a time unless another thread has read them already."""
+        """The rows in memory; they are read, ``step`` at a time, unless another thread has done so."""
         with _LOCK:
             resident = _RESIDENT_ROWS.get(self.name)
             if resident is None:
@@ -78,7 +78,7 @@ class RowGroup:
 
 @dataclass(slots=True, weakref_slot=True)
 class ResidentRows:
-    """Rows that several threads read."""
+    """Rows in memory that several threads use."""
 
     rows: Rows
 
@@ -89,10 +89,10 @@ _RESIDENT_ROWS: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakVal
 
 @dataclass(frozen=True, slots=True)
 class GatherRows(DeclaredFold):
-    """Fold that writes some rows of a matrix to a store of their own."""
+    """Fold that copies some rows of a matrix to a store of their own."""
 
     cut: Cut
-    """Panels are whole chunks of the store."""
+    """Panels (rows read at once), which are whole chunks of the new store."""
 
     source: Source
     path: Path
@@ -100,32 +100,32 @@ class GatherRows(DeclaredFold):
     slots: int = 1
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer for a panel."""
+        """``rows`` (panel rows, columns): the rows that were read."""
         return {"rows": Buffer((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """``rows`` (1,): number of rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of the last chunk, filled up, and of reading."""
+        """Additional bytes: the last chunk, filled up to its full length, and buffers for reading."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
+        """Read rows ``start:stop`` into the buffer."""
         self.source.read_into(work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write the panel."""
+        """Write rows ``start:stop`` from the buffer to the new store, and count them."""
         write_whole_chunks(self.path, work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
         state["rows"] += stop - start
 
 
 @dataclass(slots=True)
 class RankWorkspace:
-    """Buffers of one segment, the held rows, and the device."""
+    """Held rows, buffers of the passing rows, and device of a segment (the unit of work of a worker)."""
 
     resident: ResidentRows
     rows: Rows
@@ -158,13 +158,13 @@ class RankWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class MeetRows:
-    """Base of both passes: a group of rows is held, and the rows of a matrix pass."""
+    """Base of both folds: a group of rows stays in memory while all rows of a matrix pass by in panels."""
 
     cut: Cut
     passing: BlockReader
     group: RowGroup
     thresholds: Path
-    """Path of a part with the neighbors of held rows, or with thresholds: see each pass."""
+    """Path of a file with the neighbors of the held rows, or with their distances: see the subclasses."""
 
     k: int
     by_lanes: bool
@@ -220,7 +220,7 @@ class MeetRows:
         )
 
     def read(self, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Read the passing rows."""
+        """Read a panel of passing rows, and bring it to the device."""
         work.now = None
         rows = self.passing.read(work.passing, start, stop, 0)
         work.now, work.largest = _bring(work.device, rows), float(rows.norms.max())
@@ -228,18 +228,18 @@ class MeetRows:
 
 @dataclass(frozen=True, slots=True)
 class MeasureThresholds(MeetRows):
-    """Fold that measures the distances of held rows from their neighbors.
+    """Fold that measures the distances of held rows from their given neighbors.
 
-    ``thresholds`` has ``passing``, the numbers of neighbors among the passing rows, sorted, and ``places``,
-    the place of each in the flat list of thresholds (rows * k).
+    The file ``thresholds`` has ``passing``, the sorted indices of these neighbors among the passing rows, and
+    ``places``, the index of each in the flat array of distances, (rows * k,).
     """
 
     def start(self) -> State:
-        """Infinite distances (rows * k,): none measured yet."""
+        """``keys`` (rows * k,): distances, infinite until they are measured."""
         return {"keys": np.full(self.group.count * self.k, np.inf)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Measure the distances of neighbors in a panel."""
+        """Measure the distances of held rows from their neighbors in rows ``start:stop``."""
         rows, resident_rows = work.now, work.resident.rows
         assert rows is not None  # noqa: S101 - read came before
         neighbors = work.thresholds["passing"]
@@ -263,9 +263,10 @@ class MeasureThresholds(MeetRows):
 
 @dataclass(frozen=True, slots=True)
 class CountNearer(MeetRows):
-    """Fold that counts the rows that come before each threshold.
+    """Fold that counts, for each neighbor (threshold) of each held row, the rows before it by distance.
 
-    ``thresholds`` has ``keys`` and ``ids`` (rows, k), sorted, and ``own``, the ids of the held rows.
+    The file ``thresholds`` has ``keys`` (values that order rows as distances do) and ``ids`` of neighbors,
+    (rows, k) sorted, and ``own``, the ids of the held rows.
     """
 
     @property
@@ -280,7 +281,9 @@ class CountNearer(MeetRows):
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device: both sides as stored and as multiplied, thresholds, counts, products."""
+        """Most memory of a device: held and passing rows as stored and as multiplied, thresholds, counts and
+        products.
+        """
         columns, (resident, passing) = self.passing.columns, (self.group.count, self.cut.panel_rows)
         row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8
         names = resident * (3 * 8 * self.k + 8)
@@ -295,11 +298,11 @@ class CountNearer(MeetRows):
         return TILE[0] * TILE[1] * (4 + 8) * (1 + (columns > TERMS)) + doubles + 2 * 8 * TILE[0] * self.k
 
     def start(self) -> State:
-        """Zero counts (rows, k), and zero pairs measured."""
+        """Zeros: ``counts`` (rows, k) of nearer rows, and ``measured`` (1,), the pairs measured exactly."""
         return {"counts": np.zeros((self.group.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Count the rows of a panel that come before each threshold."""
+        """Add to the counts of each threshold the rows ``start:stop`` that come before it."""
         rows = work.now
         assert rows is not None  # noqa: S101 - read came before
         if not self.by_lanes:

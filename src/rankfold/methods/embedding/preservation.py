@@ -25,11 +25,12 @@ from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline
 from rankfold.pipeline.storage.result import Result
 
 COMPARED_BYTES = 8 * 2**20
-"""Bytes of lists that are compared at a time."""
+"""Bytes of neighbor lists that are compared at a time."""
 
 
 def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float]:
-    """Mean share over all rows, and its standard error, with the rows as a sample of a larger population.
+    """Mean share of the first k neighbors of a row that two results of ``knn`` have in common, and its
+    standard error. The error takes the rows as a sample of a larger population.
 
     Notes
     -----
@@ -44,7 +45,11 @@ def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float
 
 
 def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]:
-    """Mean share and its standard error, from the sums of common neighbors of rows and of their squares."""
+    """Mean share of common neighbors and its standard error.
+
+    ``total`` is the sum over rows of how many of the k neighbors are common, ``squares`` the sum of the
+    squares of these counts.
+    """
     variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
     return total / (rows * k), math.sqrt(variance / rows) / k
 
@@ -93,12 +98,12 @@ class Comparison:
 
     @property
     def source(self) -> Source:
-        """Indices of the first result."""
+        """Neighbor indices of the first result, (rows, k) or wider."""
         return self.first.matrix("indices")
 
     @property
     def other(self) -> Source:
-        """Indices of the second result."""
+        """Neighbor indices of the second result, (rows, k) or wider."""
         return self.second.matrix("indices")
 
     def request(self) -> dict[str, Any]:
@@ -110,7 +115,7 @@ class Comparison:
         return ()
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan one pass over both lists."""
+        """Plan one pass over the neighbor lists of both results."""
         item, rows = self.source.dtype.itemsize, self.source.shape[0]
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
         memory_bytes = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
@@ -124,7 +129,7 @@ class Comparison:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compare the lists, and return the facts: ``value`` and ``standard_error``."""
+        """Compare the neighbor lists; returns the facts, with ``value`` and ``standard_error``."""
         value, error = share_in_common(self.first, self.second, self.k)
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),

@@ -15,34 +15,35 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 
 FEWEST_ROWS = 1024
-"""Fewest rows to hold, if possible: with fewer a pass is mostly reading, and fewer threads are better."""
+"""Fewest rows to hold in memory, if possible: with fewer, a pass is mostly reading, and fewer threads are
+better."""
 
 THRESHOLD_BYTES = 16 * 8
-"""Bytes for each neighbor of a group while the leading process makes thresholds."""
+"""Bytes for each neighbor of a held row while the leading process measures and sorts their distances."""
 
 SAMPLE_BYTES = 8 * 8
-"""Bytes for each row of a sample: its number, and arrays for picking it."""
+"""Bytes for each row of a sample: its index, and arrays for picking it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentSweeps:
-    """Sweeps of all rows past groups of held rows."""
+    """Sweeps in which all rows pass groups of rows that are held in memory, for a plan."""
 
     source: Source
     parameters: EmbeddingQualityRequest
     gather: GatherRows | None
     folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
     picking_bytes: int
-    """Additional bytes for reading some rows instead of all."""
+    """Additional bytes for reading separate rows instead of consecutive ones."""
 
     def segment_bytes(self, rows: int) -> int:
-        """Bytes of one thread, besides those that all threads share."""
+        """Bytes of one thread with ``rows`` held rows, besides those that all threads share."""
         measure, count = self.folds(rows)
         most = max(measure.memory_bytes + self.picking_bytes, count.memory_bytes)
         return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)
 
     def peak_bytes(self, rows: int, threads: int) -> int:
-        """Most memory of a process with so many threads, or of the leading process."""
+        """Most memory of a process with this many threads and held rows, or of the leading process."""
         shared_bytes = max(fold.resident_bytes for fold in self.folds(rows))
         leads = rows * self.parameters.k * THRESHOLD_BYTES + BLAS_BYTES
         sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES
@@ -109,7 +110,9 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
 
 
 def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:
-    """All sweeps: writing the sample to a store of its own, then thresholds and counts of each group."""
+    """All sweeps: writing the sample to a store of its own; then, for each group, distances of neighbors and
+    counts of nearer rows.
+    """
     source, parameters = sweeps.source, sweeps.parameters
     measure, count = sweeps.folds(rows)
     row_bytes, elements = count.passing.bytes_to_read, float(source.shape[0]) * source.shape[1]

@@ -81,7 +81,7 @@ class EmbeddingQualityRequest:
         return int(METRICS[self.metric])
 
     def sample(self) -> Int64 | None:
-        """Numbers of the sampled rows, in order; None if all rows are used."""
+        """Indices of the sampled rows, ascending; None if all rows are used."""
         return None if self.exact else draw_rows(self.of_rows, self.rows, self.seed)
 
     def as_dict(self) -> dict[str, Any]:

@@ -30,10 +30,10 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result
 
 EXACT_ROWS, EXACT_COLUMNS = 20_000, 15
-"""Neighbors of at most so many rows, or of points of at most so many columns, are exact by default."""
+"""Neighbors are exact by default in matrices of at most this many rows, or at most this many columns."""
 
 RECALL = 0.95
-"""Default recall, if neither holds."""
+"""Default recall of the search in matrices with more rows and more columns than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class OfMatrix:
         return dataclasses.replace(plan, shape=self.source.shape, dtype=self.source.dtype.name)
 
     def loops(self) -> dict[str, Any]:
-        """Facts besides the request that decide which loops are compiled."""
+        """Facts besides the request that decide which Numba loops are compiled."""
         return self.task.loops() if hasattr(self.task, "loops") else {}
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def search_of(k: int, metric: object, min_recall: object) -> Search:
 
 
 def require_unsaid(neighbors: object, **said: object) -> None:
-    """Raise ``InputError`` for arguments of a search if its lists are given."""
+    """Raise ``InputError`` if arguments of a search are given although ``neighbors`` is the result of one."""
     given = [name for name, value in said.items() if value is not None]
     if given:
         name = neighbors.path if isinstance(neighbors, Result) else neighbors

@@ -60,35 +60,41 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_BYTES = 4 * 2**20
-"""Bytes of a panel of passing rows in float32, and fewest and most of its rows: it is worth a task."""
+"""Bytes in float32 of a panel, the rows of the ranking matrix that are read at once."""
 
 PANEL_ROWS = (512, 8192)
+"""Fewest and most rows of a panel: enough work for a task."""
 
 COUNT_SECONDS = 3e-9
-"""Nominal time of counting a pair, and of measuring an element of one."""
+"""Nominal seconds to count a pair of rows, besides those of its product or distance."""
 
 MEASURE_SECONDS = 0.3e-9
+"""Nominal seconds to measure one element of a pair, for metrics without bounds by products."""
 
 STREAM_SECONDS = 0.2
-"""Least nominal time of a stream; of one with large counts, twenty times that of writing and merging them."""
+"""Least nominal seconds of a stream (panels that are counted into one array of counts), or, where counts are
+large, twenty times the seconds of writing and merging them."""
 
 MOST_STREAMS = 8192
 
 FEW = 8
-"""If at most one row in so many is a neighbor, only these rows are read to measure their distances."""
+"""Factor by which neighbors must be fewer than rows for them alone to be read when distances are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingQuality:
-    """Task of measuring an embedding: a matrix whose rows are ranked, and neighbors on the other side."""
+    """Task of computing trustworthiness or continuity: given neighbors of rows are ranked among all rows of
+    ``source``. Neighbors are found on the other side: in the embedding if data rank them, and vice versa.
+    """
 
     source: Source
     parameters: EmbeddingQualityRequest
     sample: Int64 | None
-    """Numbers of the sampled rows; None if all rows are used."""
+    """Indices of the sampled rows; None if all rows are used."""
 
     lists: Path | None = None
-    """Result of ``knn`` for these rows: k neighbors of each, or k + 1 for a sample, maybe the row itself."""
+    """Path of a ``knn`` result with the neighbors of these rows on the other side; None before the search. It
+    has k of each row, or k + 1 for a sample, since a row may be among its own neighbors there."""
 
     @classmethod
     def of(cls, source: Source, parameters: EmbeddingQualityRequest) -> EmbeddingQuality:
@@ -98,16 +104,16 @@ class EmbeddingQuality:
 
     @property
     def k(self) -> int:
-        """Neighbors of each row."""
+        """Number of neighbors of each row."""
         return self.parameters.k
 
     @property
     def by_lanes(self) -> bool:
-        """True if products bound distances."""
+        """True if matrix products give bounds of distances; else every pair of rows is measured."""
         return has_bounds(self.parameters.code, self.source.shape[1])
 
     def search(self, neighbor_source: Source, metric: str | Callable[..., float]) -> Neighbors:
-        """Task of searching for neighbors on the other side, whose result ``with_lists`` takes."""
+        """Task of searching ``neighbor_source`` for the neighbors of these rows; see ``with_lists``."""
         queries = None if self.sample is None else select(neighbor_source, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
         return Neighbors.of(
@@ -141,7 +147,9 @@ class EmbeddingQuality:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Count ranks group by group, and return the facts: ``value``, ``standard_error``, ``penalty``."""
+        """Count ranks, one group of rows after the other; returns the facts of the result, with ``value``,
+        ``standard_error`` and ``penalty``.
+        """
         shift, precise = self._neighbors().choose_shift()
         rows = self._open_sample(run)
         total = squares = measured_pairs = 0
@@ -169,18 +177,18 @@ class EmbeddingQuality:
         return facts
 
     def edges(self, groups: int) -> list[int]:
-        """Edges of the groups of rows that are held at a time."""
+        """(groups + 1) first row of each group that is held in memory at a time, and the number of rows."""
         return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
     def group(
         self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = NOWHERE
     ) -> RowGroup:
-        """Group of rows ``start:stop`` that are held together."""
+        """Group of rows ``start:stop`` held in memory; ``folder`` makes its name unique to a run."""
         reader = BlockReader(rows, self.parameters.code, shift, self.by_lanes)
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
     def gather_fold(self, path: Path = NOWHERE) -> GatherRows:
-        """The sweep that writes the sample to a store of its own."""
+        """Fold that writes the sampled rows to a store of their own at ``path``."""
         sample, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
         row_bytes = columns * self.source.dtype.itemsize
         chunk = min(sample.shape[0], max(1, PANEL_BYTES // row_bytes))
@@ -188,7 +196,10 @@ class EmbeddingQuality:
         return GatherRows(cut(grid, row_bytes, 8), sample, path, row_bytes / NOMINAL_READ)
 
     def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = NOWHERE) -> MeasureThresholds:
-        """The fold that measures distances of neighbors, over all rows or over neighbors alone."""
+        """Fold that measures the distances of held rows from their neighbors.
+
+        ``source`` is the whole matrix, or its rows that are neighbors.
+        """
         columns = source.shape[1]
         reader = BlockReader(source, self.parameters.code, None, self.by_lanes)
         row_bytes = columns * source.dtype.itemsize
@@ -199,7 +210,7 @@ class EmbeddingQuality:
     def count_fold(
         self, group: RowGroup, thresholds: Path = NOWHERE, *, precise: bool = False
     ) -> CountNearer:
-        """The fold that counts the rows before each threshold."""
+        """Fold that counts, for each neighbor of each held row, the rows that are nearer."""
         columns = self.source.shape[1]
         reader = BlockReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
         pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
@@ -208,7 +219,10 @@ class EmbeddingQuality:
         return CountNearer(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds, precise)
 
     def _cut(self, grid: Grid, row_seconds: float, count: int) -> Cut:
-        """Cut for a sweep past ``count`` held rows, with as many streams as are worth their counts."""
+        """Cut rows into panels and streams for a pass by ``count`` held rows.
+
+        There are as many streams as take much longer to count than their counts take to write and merge.
+        """
         columns = self.source.shape[1]
         edges = panel_edges(grid, int(np.clip(PANEL_BYTES // (4 * columns), *PANEL_ROWS)))
         panels, least = len(edges) - 1, max(STREAM_SECONDS, 20 * count * self.k * 8 / 250e6)
@@ -219,7 +233,7 @@ class EmbeddingQuality:
         )
 
     def _picking_bytes(self, rows: int) -> int:
-        """Additional bytes for reading some of the rows instead of all."""
+        """Additional bytes for reading ``rows`` separate rows instead of consecutive ones."""
         some = select(self.source, rows=slice(0, None, FEW), columns=None)
         return max(0, some.read_bytes(rows, some.shape[1]) - self.source.read_bytes(rows, some.shape[1]))
 
@@ -240,7 +254,11 @@ class EmbeddingQuality:
         return open_source(path)
 
     def _thresholds(self, run: Run, group: RowGroup) -> Path:
-        """Write keys and ids of the neighbors of a group, sorted, and its own ids; returns the path."""
+        """Measure the distances of a group from its neighbors and write them; returns the path.
+
+        The file has ``keys`` (values that order rows as distances do) and ``ids``, (rows, k) sorted, and
+        ``own``, the ids of the held rows.
+        """
         name = f"{group.start}-{group.stop}"
         span = slice(group.start, group.stop)
         own = np.arange(group.start, group.stop) if self.sample is None else self.sample[span]
@@ -263,7 +281,10 @@ class EmbeddingQuality:
         return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _penalties(self, counts: Int64) -> Int64:
-        """(rows,) penalty of each row: the sum over its neighbors of what their ranks exceed k by."""
+        """(rows,) sum over the k neighbors of a row of how far their ranks exceed k.
+
+        ``counts`` (rows, k) are the numbers of rows nearer than each neighbor.
+        """
         if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
             raise AssertionError("counts are not those of ranks")
         penalties: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
@@ -285,7 +306,10 @@ def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> t
 
 
 def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
-    """(rows, k) neighbors, on the other side, of sampled rows ``own`` from ``start`` on; none is its own."""
+    """(rows, k) indices of the neighbors, on the other side, of rows ``own``.
+
+    ``start`` is the position of the first in the sample. No row is among its own neighbors.
+    """
     assert task.lists is not None  # noqa: S101 - only a plan is made without
     ids: Int64 = np.asarray(Result(task.lists).indices[start : start + len(own)])
     if task.sample is None:
@@ -297,7 +321,7 @@ def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
 
 
 def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
-    """The task with the neighbors that were found."""
+    """Copy of a task that has the path of its neighbors, a result of ``knn``."""
     return dataclasses.replace(task, lists=lists)
 
 
@@ -305,13 +329,19 @@ def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
 
 
 def trustworthiness_task(x: object, embedding: object, **arguments: Any) -> Chain:
-    """Neighbors in the embedding, then their ranks in the data; arguments of ``rankfold.trustworthiness``."""
+    """Chain that finds neighbors in the embedding and ranks them in the data.
+
+    Takes the arguments of ``rankfold.trustworthiness``.
+    """
     metric = arguments.pop("metric")
     return _chain("trustworthiness", open_source(x), open_source(embedding), metric, EUCLIDEAN, arguments)
 
 
 def continuity_task(x: object, embedding: object, **arguments: Any) -> Chain:
-    """Neighbors in the data, then their ranks in the embedding; arguments of ``rankfold.continuity``."""
+    """Chain that finds neighbors in the data and ranks them in the embedding.
+
+    Takes the arguments of ``rankfold.continuity``.
+    """
     metric = arguments.pop("metric")
     return _chain("continuity", open_source(embedding), open_source(x), EUCLIDEAN, metric, arguments)
 

@@ -37,9 +37,10 @@ MOST_COMPONENTS = 1024
 """Most components that are joined: any two get an edge, and more components would have too many of these."""
 
 BLOCK_BYTES = 16 * 2**20
-"""Bytes of a block of rows."""
+"""Most bytes, as float64, of a block of rows that is compared with another."""
 
 BLOCK_ROWS = 2048
+"""Most rows of a block."""
 
 BRIDGE_BYTES = 4 * BLOCK_BYTES + 3 * 8 * BLOCK_ROWS**2 + 24 * MOST_COMPONENTS**2
 """Bytes that finding bridges takes."""
@@ -95,7 +96,11 @@ def _meet(
     lengths: Float64,
     pairs: Int64,
 ) -> None:
-    """Update shortest edges by the distances between two blocks; each pair of components is compared once."""
+    """Update shortest edges by the distances between two blocks, each given as rows and their indices.
+
+    ``lengths`` (c, c) has the shortest distance between any two of c components, ``pairs`` (c, c, 2) the two
+    rows. Each pair of components is compared once.
+    """
     from scipy.spatial.distance import cdist
 
     (rows, names), (block, other_names) = some, others
@@ -121,7 +126,7 @@ def _read(x: Source, start: int, count: int) -> Array:
 
 
 def _gather(x: Source, names: Int64) -> Array:
-    """Read rows by their numbers, which increase; successive ones in one read."""
+    """Read rows by ascending indices; consecutive ones in one read."""
     runs = np.split(names, np.flatnonzero(np.diff(names) > 1) + 1)
     return np.concatenate([_read(x, int(run[0]), len(run)) for run in runs])
 

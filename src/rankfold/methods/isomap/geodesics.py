@@ -37,7 +37,7 @@ CHUNK_ROWS = 2**14
 """Most rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
 
 BLOCK_NUMBERS = 2**22
-"""Most distances in the rows of a chunk, for all landmarks, which are read together."""
+"""Most distances that are read together, which are the rows of a chunk for all landmarks."""
 
 TARGET_CHUNKS = 2048
 
@@ -63,7 +63,9 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Memory of paths from one landmark: distances, a heap with its keys, and places in it."""
+        """Bytes to find paths from one landmark: distances, a heap with its keys, and positions in the
+        heap.
+        """
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property
@@ -77,7 +79,7 @@ class Geodesics:
         return self.chunk_rows * self.landmarks * (2 * self.dtype.itemsize + 3 * 8)
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Spans of rows that are read together."""
+        """First row and end of each block of rows that are read together."""
         step = self.chunk_rows
         return [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
 
@@ -122,7 +124,9 @@ class Geodesics:
         return among
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
-        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest one."""
+        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest
+        landmark.
+        """
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (

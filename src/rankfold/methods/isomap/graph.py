@@ -27,33 +27,33 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 RECORD_BYTES = 24
-"""Bytes of an edge on scratch while edges are sorted."""
+"""Bytes of an edge in the scratch files in which edges are sorted."""
 
 
 def index_type(rows: int) -> np.dtype[Any]:
-    """Integer type of the numbers of vertices."""
+    """Integer type that numbers this many vertices."""
     return np.dtype(np.int32 if rows < 2**31 else np.int64)
 
 
 def graph_bytes(rows: int, edges: int, item: int) -> int:
-    """Memory of a graph with the numbers of its vertices."""
+    """Bytes of a graph in memory, and of the vertex of each row; an edge length takes ``item`` bytes."""
     index = index_type(rows).itemsize
     return 8 * (rows + 1) + edges * (index + item) + rows * index
 
 
 def reading_bytes(rows: int, edges: int) -> int:
-    """Bytes that reading a graph takes besides: pointers as stored, order and labels, a chunk in pieces."""
+    """Bytes to read a graph, besides the graph: pointers as stored, order and labels, a chunk in pieces."""
     chunk = chunk_length(edges)
     return 4 * 8 * (rows + 1) + 3 * index_type(rows).itemsize * rows + 80 * chunk
 
 
 def sorting_bytes(lists: StoredLists) -> int:
-    """Bytes that making a graph on scratch takes."""
+    """Bytes of memory to make a graph from neighbor lists by a sort in scratch files."""
     return 4 * lists.chunk_bytes + 8 * BLOCK_BYTES + 3 * SORT_BYTES
 
 
 def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
-    """Write the graph of lists to scratch: see ``write_edges``."""
+    """Write the graph of neighbor lists to ``folder``; edges are sorted in files in ``between``."""
     for old in (folder, between):
         remove(old)
     between.mkdir()
@@ -78,10 +78,10 @@ class Components:
     """Connected components of a graph."""
 
     order: Array
-    """Rows in the order of a breadth-first search."""
+    """(rows,) rows in the order of a breadth-first search."""
 
     labels: Array
-    """Component of each row."""
+    """(rows,) component of each row, from 0 on."""
 
     @property
     def sizes(self) -> Int64:
@@ -110,7 +110,7 @@ NO_BRIDGES = Bridges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 @dataclass(frozen=True, slots=True)
 class NumberedGraph:
-    """A graph whose vertices are rows in another order."""
+    """A graph in memory whose vertices are rows in another order."""
 
     edges: Graph
     numbers: Array

@@ -67,10 +67,10 @@ SAMPLE_ROWS = (64, 1000)
 """Fewest and most rows in the sample whose distances in the embedding are compared with paths."""
 
 SAMPLE_PAIRS = 2**20
-"""Pairs of sampled rows and landmarks, which decide the number of rows between these limits."""
+"""Pairs of a sampled row and a landmark to aim at, within the limits of ``SAMPLE_ROWS``."""
 
 STEP_FLOPS = 40.0
-"""Operations that take as long as an edge of a path does."""
+"""Operations that take as long as following one edge of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class IsomapTask:
 
     parameters: IsomapRequest
     lists: StoredLists | None
-    """Lists from which the graph is made first; None if the result has a graph."""
+    """Neighbor lists from which the graph is made first; None if the result has a graph."""
 
     matrix: Source | None = None
-    """The rows, if components are to be joined; else None."""
+    """The rows in which neighbors were searched, if components are to be joined; else None."""
 
     @property
     def source(self) -> Source:
-        """Matrix by which the graph is identified: the stored graph, or the distances of lists."""
+        """Matrix by which the graph is identified: the stored graph, or the distances of neighbor lists."""
         return self.result.matrix(GRAPH) if self.lists is None else self.lists.distances
 
     @property
@@ -103,11 +103,11 @@ class IsomapTask:
 
     @property
     def geodesics(self) -> Geodesics:
-        """Distances from landmarks."""
+        """Sizes, chunks and memory of the distances of all rows from landmarks."""
         return Geodesics(self.rows, self.parameters.n_landmarks, self.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides ``source``, for JSON."""
+        """Everything that decides the coordinates besides ``source``, for JSON."""
         lists = None if self.lists is None else self.lists.indices.fingerprint()
         return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
 
@@ -144,7 +144,7 @@ class IsomapTask:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Choose one process with as many threads as fit into memory together with the graph."""
+        """Arrange one process with as many threads as fit into memory together with the graph."""
         geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
         item, among = self.dtype.itemsize, 8 * marks**2
         graph = graph_bytes(self.rows, edges, item)
@@ -256,7 +256,7 @@ class IsomapTask:
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
-        """Choose the rows that paths begin at."""
+        """Choose the rows that paths begin at; returns them as the array ``landmarks``."""
         wanted, seed = self.parameters.n_landmarks, self.parameters.seed
         if wanted == self.rows:
             return {"landmarks": np.arange(self.rows)}
@@ -300,7 +300,7 @@ class IsomapTask:
         }
 
     def _sample(self) -> Int64:
-        """Numbers of the sampled rows, in order."""
+        """(s,) indices of the sampled rows, ascending."""
         if self.sample_rows == self.rows:
             return np.arange(self.rows)
         drawn = random_numbers(self.parameters.seed, Purpose.PATH_ROWS)

@@ -42,7 +42,7 @@ SAMPLE_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Task of placing new rows: an embedding, and the neighbors of new rows in it."""
+    """Task of placing new rows in an embedding, by their neighbors among its rows."""
 
     result: Result
     lists: StoredLists
@@ -54,13 +54,13 @@ class Placement:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows of the embedding, and of landmarks."""
+        """Number of rows of the embedding, and number of landmarks."""
         rows, landmarks = self.result.matrix(NAME).shape
         return rows, landmarks
 
     @property
     def width(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions of the embedding."""
         return int(self.result.attrs["request"]["n_components"])
 
     @property
@@ -75,19 +75,19 @@ class Placement:
         return min(rows, max(1, BLOCK_NUMBERS // self.shape[1], rows // TARGET_CHUNKS))
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides ``source``, for JSON."""
+        """Everything that decides the coordinates besides ``source``, for JSON."""
         facts = self.result.attrs
         made_by = digest([facts["request"], facts["input"]["fingerprint"]])
         what = {"kind": "transform", "of": "isomap", "rank": self.width, "result": made_by}
         return {**what, "indices": self.lists.indices.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The array of coordinates."""
+        """The array of coordinates of the new rows."""
         rows = self.lists.rows
         return (Output("embedding", (rows, self.width), self.dtype, count(rows, self.block_rows)),)
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the sweep over blocks of new rows within a budget."""
+        """Plan one sweep over blocks of new rows within a budget."""
         (rows, landmarks), new = self.shape, self.lists.rows
         paths, times = self.result.matrix(NAME), count(new, self.block_rows)
         stored = paths.row_grid.longest * landmarks * (2 * paths.dtype.itemsize + 8)

@@ -49,7 +49,8 @@ class Scaling:
     """(l,) mean squared distance of each landmark from all, weighted."""
 
     reconstruction_error: float
-    """Root of the residual sum of squares of these scaled distances, over l: scikit-learn's measure."""
+    """Root of the residual sum of squares of the centered, weighted squared distances, divided by l, as
+    ``reconstruction_error`` of scikit-learn."""
 
     @classmethod
     def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
@@ -117,7 +118,10 @@ def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple
 
 
 def _unexplained(sums: Float64, pairs: int) -> Float64:
-    """1 minus the squared correlation, from sums of x, y and products; 0 if x is constant, 1 if only y is."""
+    """1 minus the squared correlation of x and y; 0 if x is constant, 1 if only y is.
+
+    ``sums`` (5, s) are the sums of x, y, x x, y y and x y over ``pairs`` pairs, in each of s samples.
+    """
     x, y, xx, yy, xy = sums
     variance, other, common = xx - x * x / pairs, yy - y * y / pairs, xy - x * y / pairs
     noise = EPS * pairs
@@ -128,7 +132,7 @@ def _unexplained(sums: Float64, pairs: int) -> Float64:
 
 
 def distances_between(a: Float64, b: Float64) -> Float64:
-    """Euclidean distances of all pairs."""
+    """(len(a), len(b)) Euclidean distances between all rows of ``a`` and of ``b``."""
     squares = np.zeros((len(a), len(b)))
     for axis in range(a.shape[1]):
         difference = a[:, axis, None] - b[:, axis]

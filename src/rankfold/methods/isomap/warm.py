@@ -12,7 +12,7 @@ from rankfold.methods.isomap.graph import index_type
 
 
 def warm_paths(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops that find components and follow paths, and load the eigensolver."""
+    """Compile the Numba loops that find components and follow paths, and load the eigensolver."""
     _warm(np.dtype(request["dtype"]), index_type(shape[0]))
 
 
