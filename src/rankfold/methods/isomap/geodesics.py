@@ -63,9 +63,7 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes to find paths from one landmark: distances, a heap with its keys, and positions in the
-        heap.
-        """
+        """Bytes to find paths from one landmark: distances, a heap with its keys, and places in the heap."""
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property
@@ -124,9 +122,7 @@ class Geodesics:
         return among
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
-        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest
-        landmark.
-        """
+        """(l,) number of rows nearest to each landmark; largest distance of a row from the nearest one."""
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (

@@ -10,6 +10,6 @@ descent     steps that move all vertices
 work        a descent run in this process, or by workers that exchange positions
 settling    new rows placed in an embedding that stays fixed
 tsne        the task, and its plan
-tasks       arguments of a caller made into a task
-warm        compiled loops, run once
+tasks       makes tasks from the arguments of a caller
+warm        compiles Numba loops by running each once
 """

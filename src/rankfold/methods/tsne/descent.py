@@ -1,9 +1,9 @@
 """Steps that move all vertices down the gradient of the divergence.
 
-All vertices move at once from the positions before the step, each by its own edges and by the push of all
-others. Results are the same bytes whichever threads and processes move which vertices. Each process keeps the
-edges, velocities and gains of its own vertices, and the positions of all. Everything else that all processes
-need is exchanged.
+All vertices move at once from the positions before the step, each by the attraction along its edges and by
+the repulsion from all others (a push). Results are the same bytes whichever threads and processes move which
+vertices. Each process keeps the edges, velocities and gains of its own vertices, and the positions of all.
+Everything else that all processes need is exchanged.
 
 The divergence is ``sum p log p + sum p log(1 + d^2) + log Z``, with Z the sum of ``1 / (1 + d^2)`` over all
 pairs. Its first term is computed once, the second whenever it is measured, and Z every step.
@@ -32,8 +32,8 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 Swap = Callable[[int, Array, Sequence[int]], None]
-"""Exchanges rows of an array in place: number of the exchange from 1 on, the array, and the first row of each
-part, then the end."""
+"""Function by which processes exchange rows of an array, in place. Arguments: the number of the exchange,
+from 1 on; the array; the first row of each process's part, and the end."""
 
 LONGEST = 5.0
 """Longest step of a vertex, as in openTSNE."""
@@ -47,7 +47,10 @@ ROWS_OF_STEPS = 25_000_000
 
 @dataclass(slots=True)
 class State:
-    """State of a descent under way. Velocities and gains of other parts are as of the last full exchange."""
+    """Positions, velocities and gains of all vertices during a descent.
+
+    Velocities and gains of vertices that other processes move are as of the last full exchange.
+    """
 
     positions: Float32
     velocities: Float32
@@ -61,24 +64,24 @@ class State:
 
     @classmethod
     def start(cls, positions: Float32) -> State:
-        """State of vertices at rest at these positions."""
+        """State before the first step: vertices at rest at these positions."""
         return cls(positions, np.zeros_like(positions), np.ones_like(positions))
 
     @classmethod
     def load(cls, arrays: dict[str, Array]) -> State:
-        """State from the arrays of a checkpoint."""
+        """State from the arrays of a checkpoint, as ``arrays`` gives them."""
         step, over = arrays["step"].tolist()
         history = [tuple(each) for each in arrays["history"].tolist()]
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
         return cls(*motion, step, history, bool(over))
 
     def rest(self) -> None:
-        """Stop all vertices where they are, with gains as at the start."""
+        """Set all velocities to 0, and gains to 1 as at the start."""
         self.velocities[...] = 0
         self.gains[...] = 1
 
     def arrays(self) -> dict[str, Array]:
-        """Arrays of a checkpoint."""
+        """The state as arrays, for a checkpoint."""
         return {
             "positions": self.positions,
             "velocities": self.velocities,
@@ -95,14 +98,14 @@ def exchange_steps(rows: int) -> int:
 
 @dataclass(slots=True)
 class Walk:
-    """A descent of some of the vertices."""
+    """Descent of the vertices of one part, in a process that may share the work with others."""
 
     state: State
     stored: StoredPulls
     request: TsneRequest
     threads: int
     bounds: tuple[int, ...] = ()
-    """First vertices of parts, and the end; empty where there is one part."""
+    """First vertex of each process's part, and the end; empty if one process moves all vertices."""
 
     part: int = 0
     """Number of the part whose vertices move in this process."""
@@ -145,7 +148,10 @@ class Walk:
                 told(self.swap is None or (step + 1) % every == 0)
 
     def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
-        """Compute the pushes on own vertices; returns Z, the sum over all pairs."""
+        """Compute repulsive forces on the vertices of this part; returns Z, a sum over all pairs.
+
+        ``sums`` (rows,) is overwritten with the share of each vertex where Z is summed from these.
+        """
         if not np.isfinite(self.state.positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
@@ -159,14 +165,17 @@ class Walk:
         return total
 
     def _descent(self, total: float) -> Descent:
-        """Factors of the current step, where ``total`` is Z."""
+        """Factors of the current step: exaggeration, 1 / Z, learning rate and momentum; ``total`` is Z."""
         step, rows = self.state.step, len(self.state.positions)
         exaggeration, inverse = self.request.exaggeration_of(step), 1 / total if total > 0 else 0.0
         rate, momentum = self.request.rate_of(step, rows), self.request.momentum_of(step)
         return Descent(exaggeration, inverse, rate, momentum, LONGEST)
 
     def _measure(self, mover: _Mover, now: Descent, constant: float, total: float) -> None:
-        """Append the divergence and the length of the gradient before this step to the history."""
+        """Append the divergence and the length of the gradient before this step to the history.
+
+        ``constant`` is the sum of p log p, ``total`` is Z.
+        """
         losses = np.empty((len(self.state.positions), 2), np.float32)
         mover.measure(self.state.positions, now, losses[mover.first : mover.last])
         self._exchange(losses)
@@ -204,7 +213,7 @@ class Walk:
 
 @dataclass(slots=True)
 class _Mover:
-    """Moves the vertices of one part, piece by piece in each thread."""
+    """Computes forces on the vertices of one part and moves them, piece by piece in each thread."""
 
     pulls: Pulls
     first: int
@@ -214,11 +223,13 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """Write the pushes on own vertices to ``pushes``, and their shares of Z to ``near`` if summed."""
+        """Write repulsive forces on own vertices to ``pushes``, and, if needed, their shares of Z to
+        ``near``.
+        """
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:
-        """Write new positions of own vertices to ``out``, and update their motion."""
+        """Write new positions of own vertices to ``out``, and update their velocities and gains in place."""
 
         def move(some: slice) -> None:
             first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]

@@ -1,4 +1,4 @@
-"""Pushes of all vertices in a plane at once, by a grid of nodes and Fourier transforms.
+"""Repulsive forces on all vertices in a plane at once, by a grid of nodes and Fourier transforms.
 
 Charges of vertices are spread to the nodes around them, potentials of nodes are a convolution, and those at
 vertices are interpolated from the nodes around them: work grows with the vertices and with the nodes, not
@@ -50,7 +50,7 @@ MARGIN = 12
 what reaches across the margin is 0.27 to this power."""
 
 LINES, LINE_NODES = 16, 2**17
-"""Most rows or columns of nodes transformed together, and most nodes that these may have."""
+"""Most lines (rows or columns of nodes) that a thread transforms together, and most nodes of these."""
 
 NODE_BYTES = 96
 """Bytes planned for each node."""
@@ -88,7 +88,7 @@ def _fits(shape: tuple[int, int], most: int) -> bool:
 
 
 def _shape(span: Float64, spacing: float) -> tuple[int, int]:
-    """Nodes along both axes, in steps of up to a sixteenth, so that kernels can be used for some time."""
+    """Numbers of nodes along both axes, rounded up so that transformed kernels serve while the span grows."""
     rows, columns = (int(length / spacing) + 2 * BORDER + 2 for length in span)
     return _rounded(rows), _rounded(columns)
 
@@ -106,14 +106,14 @@ class Waves:
     shape: tuple[int, int]
     size: tuple[int, int]
     near: Float32
-    """Transform of q."""
+    """Fourier transform of the kernel ``q = 1 / (1 + d^2)``."""
 
     forces: tuple[Float32, Float32]
-    """Transforms of the forces along both axes: imaginary parts, as the real ones are 0."""
+    """Fourier transforms of the forces ``q^2 d`` along both axes: imaginary parts, as the real ones are 0."""
 
     @classmethod
     def of(cls, spacing: float, shape: tuple[int, int]) -> Waves:
-        """Transforms for a grid of ``shape`` nodes."""
+        """Transforms of the kernels for a grid of ``shape`` nodes."""
         from scipy.fft import next_fast_len, rfft2
 
         rows, columns = (int(next_fast_len(2 * (nodes + MARGIN), real=True)) for nodes in shape)
@@ -141,7 +141,7 @@ def _splines(nodes: int, waves: int) -> Float64:
 
 
 class GridRepulsion:
-    """Repulsion by a grid in a plane; for one dimension, the second coordinate is 0."""
+    """Repulsive forces by a grid in a plane; for one dimension, the second coordinate is 0."""
 
     def __init__(self, rows: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.most, self.pool, self.threads = most_nodes(rows), pool, threads
@@ -151,7 +151,10 @@ class GridRepulsion:
         self.nodes = np.empty((0, 0, 2), np.float32)
 
     def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
-        """Compute potentials of nodes; returns the sum over all pairs. ``with_near`` adds those of q."""
+        """Compute potentials of nodes; returns the sum of q over all ordered pairs of vertices.
+
+        ``with_near`` adds potentials of q to those of the forces.
+        """
         self.positions = positions
         if positions.shape[1] == 1:
             self.positions = np.concatenate([positions, np.zeros_like(positions)], axis=1)
@@ -164,7 +167,7 @@ class GridRepulsion:
         return total - len(positions)
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Write the pushes on consecutive vertices, interpolated from nodes; ``near`` stays as it is."""
+        """Interpolate forces on consecutive vertices, from ``first`` on, from the nodes; ignores ``near``."""
         width, some = out.shape[1], self.positions[first : first + len(out)]
         pushes = out if width == 2 else np.empty((len(out), 2), np.float32)
         potentials_at(some, self.lattice, self.nodes, out=pushes)

@@ -1,8 +1,8 @@
 """Repulsion between all vertices: by a grid in a plane, a tree in space, or pair by pair.
 
-Each way takes the positions of all vertices, and then computes the push on any of them, to the same bytes
-whichever are asked for together. It also returns the sum of ``1 / (1 + d^2)`` over all pairs, which all
-pushes are divided by; or, where that takes as long as the pushes do, each vertex's share of it.
+Each way takes the positions of all vertices, and then computes the repulsive force (push) on any of them, to
+the same bytes whichever are asked for together. It also returns the sum of ``1 / (1 + d^2)`` over all pairs,
+by which all forces are divided; or, where that takes as long as the forces do, each vertex's share of it.
 """
 
 from __future__ import annotations
@@ -32,74 +32,78 @@ WIDEST, WIDEST_TREE = 2, 3
 """Most dimensions for a grid, and for a tree."""
 
 OPENING, ORDER = 0.8, 2
-"""Opening and order of expansions of a tree: pushes are off by some 1 % then, as by the grid."""
+"""Opening (largest ratio of radius to distance of a node that is summed as a whole) and order of expansions
+of a tree. Forces are then off by some 1 %, as by the grid."""
 
 PIECES = 16
-"""Parts of a tree for each thread, since groups interact with different numbers of others."""
+"""Pieces for each thread into which the vertices of a tree are cut, since some take longer than others."""
 
 SAMPLE = 200
-"""Vertices whose pushes are compared with sums over all pairs."""
+"""Vertices at which forces are compared with exact sums over all pairs."""
 
 
 class Repulsion(Protocol):
-    """Pushes on vertices, for one set of positions of all of them after another."""
+    """Computes repulsive forces: ``prepare`` takes positions of all, ``push`` gives forces on some."""
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all; returns the sum over ordered pairs, or None if ``near`` is to be summed."""
+        """Take positions of all vertices; returns the sum of ``1 / (1 + d^2)`` over ordered pairs.
+
+        None if the caller is to sum it from the shares that ``push`` writes to ``near``.
+        """
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Write the pushes on consecutive vertices, and their shares of the sum if ``prepare`` gave None."""
+        """Write forces on vertices from ``first`` on, and their shares if ``prepare`` returned None."""
 
 
 def repulsion_of(rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> Repulsion:
-    """Repulsion for so many rows and dimensions; the choice depends on nothing else."""
+    """Repulsion by a grid, a tree or all pairs; numbers of rows and dimensions alone decide."""
     if by_tree(rows, width):
         return TreeRepulsion(rows, width, pool, threads)
     return GridRepulsion(rows, pool, threads) if by_grid(rows, width) else PairRepulsion()
 
 
 def by_grid(rows: int, width: int) -> bool:
-    """True if repulsion is computed by a grid."""
+    """True if repulsive forces in ``width`` dimensions are computed by a grid."""
     return rows > FEW_ROWS and width <= WIDEST
 
 
 def by_tree(rows: int, width: int) -> bool:
-    """True if repulsion is computed by a tree."""
+    """True if repulsive forces in ``width`` dimensions are computed by a tree."""
     return rows > FEW_ROWS and WIDEST < width <= WIDEST_TREE
 
 
 def pushing_bytes(rows: int, width: int) -> int:
-    """Most bytes of a tree and of the pushes by it, with a copy of the points while it is built."""
+    """Most bytes of a tree and of the forces by it, with a copy of the points while it is built."""
     return tree_bytes(rows, width) + moments_bytes(rows) + 8 * rows * (2 * width + 1)
 
 
 class PairRepulsion:
-    """Repulsion summed over all pairs."""
+    """Repulsive forces summed over all pairs of vertices."""
 
     def __init__(self) -> None:
         self.positions = np.empty((0, 0), np.float32)
         self.sources = self.positions
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all vertices; returns None, as ``push`` computes shares of the sum."""
+        """Take positions of all vertices; returns None, as ``push`` computes shares of the sum over pairs."""
         self.positions, self.sources = positions, np.ascontiguousarray(positions.T)
         return None
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Sum the pushes on consecutive vertices, and their shares; a vertex does not push itself."""
+        """Sum the forces on consecutive vertices, and their shares; a vertex does not repel itself."""
         push_sums(self.positions[first : first + len(out)], self.sources, push=out, near=near)
         near -= 1
 
 
 class TreeRepulsion:
-    """Repulsion by far nodes of a tree and near pairs, computed for all vertices at once."""
+    """Repulsive forces by far nodes of a tree and near pairs, computed for all vertices at once."""
 
     def __init__(self, rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.pool, self.threads = pool, threads
         self.pushes, self.near = np.empty((rows, width)), np.empty(rows)
 
     def prepare(self, positions: Float32) -> float | None:
-        """Compute the pushes on all vertices; returns the sum over all ordered pairs."""
+        """Compute forces on all vertices; returns the sum of ``1 / (1 + d^2)`` over all ordered pairs."""
         sums = TreeSums.of(positions)
         pieces = 1 if self.threads == 1 else PIECES * self.threads
         edges = [sums.groups * i // pieces for i in range(pieces + 1)]
@@ -114,12 +118,12 @@ class TreeRepulsion:
         return float(self.near.sum())
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Copy the pushes on consecutive vertices to ``out``; ``near`` stays as it is."""
+        """Copy the forces on consecutive vertices, from ``first`` on, to ``out``; ``near`` stays as it is."""
         out[...] = self.pushes[first : first + len(out)]
 
 
 def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
-    """Relative error of pushes, measured at some vertices; 0 where pushes are sums over all pairs."""
+    """Relative error of forces, measured at some random vertices; 0 where they are sums over all pairs."""
     if isinstance(repulsion, PairRepulsion):
         return 0.0
     count = len(positions)

@@ -42,7 +42,7 @@ class TsneRequest:
 
     @classmethod
     def of(cls, perplexity: object = 30.0, **arguments: Any) -> TsneRequest:
-        """A request from arguments of a caller, each checked by itself."""
+        """Make a request from a caller's arguments, each checked by itself."""
         request = cls(_perplexities(perplexity), **arguments)
         request.check()
         return request
@@ -64,7 +64,7 @@ class TsneRequest:
 
     @property
     def measures(self) -> int:
-        """Most measures of the divergence."""
+        """Most times that the divergence is measured."""
         return -(-self.steps // MEASURED) + 1
 
     def exaggeration_of(self, step: int) -> float:
@@ -72,7 +72,7 @@ class TsneRequest:
         return self.early_exaggeration if step < self.early_exaggeration_iter else self.exaggeration
 
     def rate_of(self, step: int, rows: int) -> float:
-        """Learning rate of a step."""
+        """Learning rate of a step, counted from 0."""
         if self.learning_rate is not None:
             return self.learning_rate
         exaggeration = self.exaggeration_of(step)
@@ -122,7 +122,7 @@ class TsneRequest:
 
 
 def _perplexities(asked: object) -> tuple[float, ...]:
-    """Perplexities as numbers, in ascending order, each once."""
+    """Perplexities as floats from a float, a sequence or a text with commas; ascending, each once."""
     if isinstance(asked, str):
         asked = asked.split(",")
     each = asked if isinstance(asked, Sequence) or hasattr(asked, "__len__") else (asked,)

@@ -52,7 +52,7 @@ Settle = Callable[[Settlers, Float32], None]
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """Neighbors of new rows, and the embedding they are in, as ``execute`` takes them."""
+    """Task of placing new rows in an embedding by t-SNE that stays fixed, by their neighbors there."""
 
     lists: StoredLists
     embedding: Source
@@ -64,7 +64,7 @@ class NewRows:
 
     @classmethod
     def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
-        """New rows with these neighbors in an embedding; ``facts`` are those of its result."""
+        """Task for new rows with these neighbors in an embedding; ``facts`` are those of its result."""
         perplexities = tuple(facts["request"]["perplexities"])
         if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # only planned so far
             return cls(lists, embedding, perplexities)
@@ -83,7 +83,7 @@ class NewRows:
 
     @property
     def perplexity(self) -> float:
-        """Perplexity of new rows."""
+        """Perplexity of the affinities of new rows to their neighbors."""
         return max(1.0, min(*self.perplexities, self.lists.k / NEIGHBORS_OF_PERPLEXITY))
 
     def request(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class NewRows:
 
 
 def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) -> Settle:
-    """Function that moves new rows to their positions among vertices at ``positions``."""
+    """Make the function that moves new rows, from their start, among vertices fixed at ``positions``."""
     width = positions.shape[1]
     grid = GridRepulsion(len(positions), pool, threads)
     if width <= WIDEST:

@@ -46,32 +46,32 @@ PART_ROWS = 1000
 """Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 45.0, 1000.0, 5000.0, 25_000.0, 6.0
-"""Operations of a step for each edge, each row, each row by a grid, each row by a tree, and each pair, in
-equivalent time."""
+"""Operations, in equivalent time, that a step takes for each edge; each row; each row's repulsion by a grid,
+and by a tree; and each pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsneTask:
-    """A graph of affinities and the parameters of its descent, as ``execute`` takes them."""
+    """Task of an embedding by t-SNE, from the graph of affinities of its rows."""
 
     source: Source
-    """Distances that the graph was made of."""
+    """Distances of neighbor lists, of which the graph is made."""
 
     edges: int
     """Number of edges of the graph, at most."""
 
     parameters: TsneRequest
     made_by: Mapping[str, Any]
-    """Request that the graph is made by."""
+    """Request of the task that makes the graph."""
 
     given: Float64 | None = None
-    """Initial positions given by the caller."""
+    """Initial positions given by the caller; None if there are none."""
 
     graph: Path | None = None
     """Path of the graph; None before it is made."""
 
     start: Path | None = None
-    """A result to begin at: eigenvectors of the graph, or principal components."""
+    """Path of a result to begin at: eigenvectors of the graph, or principal components; else None."""
 
     matrix: str = ""
     """Fingerprint of the matrix of the principal components; empty without these."""
@@ -87,7 +87,7 @@ class TsneTask:
         return self.parameters.n_components
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the numbers, for JSON."""
+        """Everything besides the matrix that decides the positions, for JSON."""
         more = {"positions": digest(self.given), "graph": dict(self.made_by), "matrix": self.matrix}
         return {**self.parameters.as_dict(), **more}
 
@@ -127,7 +127,7 @@ class TsneTask:
         return "grid" if by_grid(self.rows, self.width) else "pairs"
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One pass by processes that share the edges, each with all of its threads."""
+        """Arrange one pass, by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         costs = {"grid": NODE_FLOPS, "tree": TREE_FLOPS, "pairs": PAIR_FLOPS * self.rows}
@@ -156,7 +156,7 @@ class TsneTask:
         return max(1, min(workers, self.rows // PART_ROWS))
 
     def _memory_bytes(self, parts: int = 1) -> int:
-        """Memory of a process, of ``parts`` that share the work."""
+        """Memory of each of ``parts`` processes that share the work."""
         chunk = chunk_length(self.edges)
         return self._edges_bytes(parts) + self._positions_bytes + self._grid_bytes + chunk * 24
 
@@ -167,7 +167,7 @@ class TsneTask:
 
     @property
     def _positions_bytes(self) -> int:
-        """Bytes of positions before and after, velocities, gains, pushes, a checkpoint, and sums of rows."""
+        """Bytes of positions before and after, velocities, gains, forces, a checkpoint, and sums of rows."""
         return self.rows * (self.width * (4 * 9 + 8 * 4) + 48)
 
     @property
@@ -225,7 +225,10 @@ class TsneTask:
         return facts
 
     def _of_pushes(self, run: Run, state: State) -> dict[str, Any]:
-        """Facts on the error of pushes at the final positions; warns if nodes are far apart."""
+        """Facts on the error of repulsive forces at the final positions.
+
+        Warns if nodes of the grid are far apart.
+        """
         with ThreadPoolExecutor(run.concurrency, "rankfold-tsne") as pool:
             repulsion = repulsion_of(self.rows, self.width, pool, run.concurrency)
             repulsion.prepare(state.positions)
@@ -253,7 +256,7 @@ class TsneTask:
         return start_positions(given, self.rows, self.width, seed, self.graph / NAME)
 
     def _parts(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
+        """Numbers of processes to split among, from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

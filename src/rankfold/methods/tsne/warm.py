@@ -17,7 +17,7 @@ from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_
 
 
 def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops of a descent with so many rows."""
+    """Compile the loops that a descent with this many rows and dimensions uses."""
     width = int(request["n_components"])
     _warm(min(3, width), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
     _warm_pairs(min(3, width))

@@ -73,7 +73,10 @@ def _here(run: Run, walk: Walk, part: Path) -> None:
 def _on_workers(
     run: Run, stored: StoredPulls, request: TsneRequest, part: Path, rows: int, parts: range
 ) -> int:
-    """Run the descent on workers, which leave the last state in ``part``; returns their most memory."""
+    """Run the descent on workers, which save the last state at the path ``part``.
+
+    Returns the most memory of a worker.
+    """
     pointers = stored.pointers()
 
     def work(count: int) -> tuple[DescentWork, list[int]]:
@@ -97,7 +100,7 @@ def _on_workers(
 
 @dataclass(frozen=True, slots=True)
 class DescentWork:
-    """Work of a team: each part moves its own vertices, and the first writes checkpoints."""
+    """Work of a team of processes: each moves the vertices of its part, the first one writes checkpoints."""
 
     stored: StoredPulls
     request: TsneRequest

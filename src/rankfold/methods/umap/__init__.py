@@ -11,5 +11,5 @@ work        a layout run in this process, or by workers that exchange positions
 placement   new rows placed in a layout that stays fixed
 losses      losses of a layout: joined vertices that lie apart, and others that lie together
 umap        the task, and its plan
-warm        compiled loops, run once
+warm        compiles Numba loops by running each once
 """

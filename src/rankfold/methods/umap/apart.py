@@ -43,7 +43,7 @@ def boxes(sizes: Int64, columns: int) -> tuple[Float64, Float64]:
 
 
 def place_components(coordinates: Float64, labels: Int64, anywhere: Any) -> tuple[Float64, int]:
-    """(m, d) places in the unit box, and how many rows are at random places within their box.
+    """(m, d) positions in the unit box; and number of rows at random positions within their box.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def place_components(coordinates: Float64, labels: Int64, anywhere: Any) -> tupl
     labels : (m,) int64
         Component of each row, from 0 on; -1 for rows without edges, which may be anywhere.
     anywhere : (m, d)
-        Random places in the unit box.
+        Random positions in the unit box.
     """
     places, order = np.array(anywhere, np.float64), np.argsort(labels, kind="stable")
     sizes = np.bincount(labels[labels >= 0])

@@ -46,10 +46,10 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 STRONGEST = np.float32(1e12)
-"""Limit of a push, so that all that follows from it is finite in float32."""
+"""Limit of the factors of density forces, so that all that follows from them is finite in float32."""
 
 ROW_BYTES = 128
-"""Bytes of a row: radii in the data and the layout, pushes, and copies."""
+"""Bytes of a row: radii in the data and in the layout, factors of density forces, and copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class DensityGoal:
     """Radii that a layout is to follow, and how strongly; picklable."""
 
     graph: Path
-    """Result that has the radii of the data."""
+    """Path of the result that has the radii of the data."""
 
     weight: float
     shift: float
@@ -65,7 +65,7 @@ class DensityGoal:
     """First epoch, from 0 on, with density forces; radii are measured from the one before."""
 
     turns: float
-    """Sum of the weights of edges that pull, over the largest weight."""
+    """Sum of the weights of the edges that pull, divided by the largest weight."""
 
     @classmethod
     def of(cls, graph: Path, edges: PullingEdges, request: LayoutRequest) -> DensityGoal | None:
@@ -78,7 +78,7 @@ class DensityGoal:
 
 
 class Densities:
-    """Density forces of a layout under way."""
+    """Computes density forces during a layout, from the radii that its vertices have by then."""
 
     def __init__(self, goal: DensityGoal, curve: tuple[float, float]) -> None:
         radii = np.asarray(Result(goal.graph)[RADII][...]).astype(np.float64)
@@ -88,8 +88,8 @@ class Densities:
         self.closeness, self.slope = closeness_of(*curve), curve[1]
 
     def now(self, spread: Float32) -> Density:
-        """Density forces for ``spread``, (n, 2): mean squared edge length and sum of closeness of
-        vertices.
+        """Density forces for ``spread`` (n, 2): mean squared edge length and sum of closeness of each
+        vertex.
         """
         pushes = np.zeros((len(spread), 2), np.float32)
         counts = self.is_joined & (spread[:, 1] > 0)
@@ -127,7 +127,7 @@ def require_radii(graph: Result) -> None:
 def write_radii(
     result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
 ) -> dict[str, Any]:
-    """Write radii in the data and in the layout, ``rows`` to a chunk; returns facts on their correlation."""
+    """Write radii in data and layout, in chunks of ``rows``; returns facts on their correlation."""
     copy_radii(Result(graph), result)
     of_layout = embedding_radii(positions, edges, *curve)
     path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))

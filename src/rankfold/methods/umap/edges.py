@@ -20,7 +20,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def edges_bytes(rows: int, edges: int) -> int:
-    """Bytes of ``edges`` edges of ``rows`` vertices."""
+    """Bytes of the edges of ``rows`` vertices in memory."""
     return 8 * (rows + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 
@@ -38,11 +38,13 @@ class PullingEdges:
         return cls(graph.path / NAME, epochs, float(graph.attrs["largest_weight"]))
 
     def pointers(self) -> npt.NDArray[np.int64]:
-        """Number of edges before each vertex, and in all; includes edges that do not pull."""
+        """(rows + 1,) number of edges before those of each vertex, and in all; not only those that pull."""
         return StoredRows(self.graph).pointers
 
     def read(self, groups: Sequence[Int64]) -> list[Edges]:
-        """Edges of each group of vertices; together, the groups must be all vertices of a consecutive range.
+        """Read the edges of each group of vertices into memory.
+
+        Together, the groups are a range of consecutive vertices.
 
         Edges are stored in the order in which groups move, so that a move reads them sequentially.
         """
@@ -75,8 +77,9 @@ class PullingEdges:
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield vertices, neighbors and phases of pulling edges, from at most ``most`` stored ones at a
-        time.
+        """Yield the edges that pull among up to ``most`` stored ones: vertices, neighbors and phases.
+
+        A phase is the weight relative to the largest, times 2^32.
         """
         stored = StoredRows(self.graph)
         before = stored.pointers

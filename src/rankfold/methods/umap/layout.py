@@ -38,8 +38,9 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 Swap = Callable[[int, Float32, Sequence[int]], None]
-"""Exchanges the positions of a group in place: number of the move from 1 on; positions, with two more columns
-of radii if these are measured; and the first row of each part in the group, then the end."""
+"""Function by which processes exchange the positions of a group of vertices, in place. Arguments: the number
+of the move, from 1 on; positions, with two more columns of radii if these are measured; and the first row of
+each process's part in the group, then the end."""
 
 GROUPS = 8
 """Number of groups of vertices. With one, neighbors move together, and trustworthiness falls; with more than
@@ -51,7 +52,7 @@ PIECES = 4
 
 @dataclass(slots=True)
 class Layout:
-    """A layout under way."""
+    """Positions of all vertices during a layout, and the parameters by which they move."""
 
     positions: Float32
     edges: PullingEdges
@@ -59,7 +60,7 @@ class Layout:
     epochs: int
     threads: int
     bounds: tuple[int, ...] = ()
-    """First vertices of parts, and the end; empty where there is one part."""
+    """First vertex of each process's part, and the end; empty if one process moves all vertices."""
 
     part: int = 0
     """Number of the part whose vertices move in this process."""
@@ -70,7 +71,7 @@ class Layout:
     last move; None where density does not count."""
 
     def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
-        """Make all moves of groups from ``first`` on; ``told`` is called after each with their number."""
+        """Make all moves of groups from number ``first`` on; ``told`` gets the number made after each."""
         curve, columns = self.request.curve(), self.positions.shape[1]
         forces = forces_of(*curve, self.request.repulsion_strength)
         densities = None if self.goal is None else Densities(self.goal, curve)

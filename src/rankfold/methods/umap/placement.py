@@ -49,7 +49,7 @@ ROW_FLOPS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Neighbors of new rows, and the layout they are in, as ``execute`` takes them."""
+    """Task of placing new rows in a layout that stays fixed, by their neighbors there."""
 
     neighbors: NewNeighbors
     embedding: Source
@@ -61,7 +61,7 @@ class Placement:
 
     @classmethod
     def of(cls, neighbors: NewNeighbors, embedding: Source, facts: Mapping[str, Any]) -> Placement:
-        """New rows with these neighbors in an embedding; ``facts`` are those of its result."""
+        """Task for new rows with these neighbors in an embedding; ``facts`` are those of its result."""
         names = {each.name for each in fields(LayoutRequest)}
         request = {name: value for name, value in facts["request"].items() if name in names}
         parameters = LayoutRequest(**request)
@@ -162,7 +162,11 @@ class Placement:
         pool: ThreadPoolExecutor,
         threads: int,
     ) -> Float32:
-        """Final positions of rows with these neighbors and weights, (m, d)."""
+        """(m, d) final positions of new rows.
+
+        ``block`` is their neighbors (m, k), weights of these (m, k), and a mask of rows that are rows of the
+        layout.
+        """
         indices, weights, is_there = block
         start, epochs = _means(positions, indices, weights), self.own_epochs
         start[is_there] = positions[indices[is_there, 0]]

@@ -132,7 +132,7 @@ def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Fl
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """Initial positions by eigenvectors, each component in its own box; and how many rows are at random."""
+    """Initial positions by eigenvectors, each component in its own box; and number of rows at random."""
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)
@@ -161,7 +161,7 @@ def a_little_apart(seed: int, rows: tuple[int, int], columns: int) -> Float64:
 
 
 def anywhere(rows: int, columns: int, seed: int) -> Float32:
-    """Random positions in the box, (rows, columns)."""
+    """(rows, columns) random positions in the box of initial positions."""
     positions = np.empty((rows, columns), np.float32)
     key = np.array([seed, Purpose.LAYOUT_START], np.uint64)
     for tile, top in enumerate(range(0, rows, TILE_ROWS)):

@@ -81,26 +81,26 @@ TO_COME = object()
 
 @dataclass(frozen=True, slots=True)
 class UmapTask:
-    """A graph and the parameters of its layout, as ``execute`` takes them."""
+    """Task of a layout by UMAP, from the graph of the neighbors of its rows."""
 
     source: Source
-    """Data that the graph was made of, or its weights."""
+    """Distances of neighbor lists, of which the graph is made, or the weights of the graph."""
 
     edges: int
     """Number of edges of the graph, at most."""
 
     parameters: LayoutRequest
     given: Float64 | None = None
-    """Initial positions given by the caller."""
+    """Initial positions given by the caller; None if there are none."""
 
     graph: Path | None = None
     """Path of the graph; None before it is made."""
 
     made_by: Mapping[str, Any] | None = None
-    """Request that the graph is made by, if it is made first."""
+    """Request of the task that makes the graph; None if the graph is given."""
 
     start: Path | None = None
-    """A result to begin at: eigenvectors of the graph, or principal components."""
+    """Path of a result to begin at: eigenvectors of the graph, or principal components; else None."""
 
     matrix: str = ""
     """Fingerprint of the matrix of the principal components; empty without these."""
@@ -116,7 +116,7 @@ class UmapTask:
         return self.parameters.epochs(self.rows)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the numbers, for JSON."""
+        """Everything besides the matrix that decides the positions, for JSON."""
         made_by = None if self.made_by is None else dict(self.made_by)
         of = {"matrix": self.matrix} if self.matrix else {}
         return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by, **of}
@@ -161,7 +161,7 @@ class UmapTask:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One pass by processes that share the edges, each with all of its threads."""
+        """Arrange one pass, by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         work = PAIR_FLOPS * self.edges * self.epochs * (2 + self.parameters.negative_sample_rate)
@@ -188,7 +188,7 @@ class UmapTask:
         return max(1, min(workers, self.rows // PART_ROWS))
 
     def _memory_bytes(self, parts: int = 1) -> int:
-        """Memory of a process, of ``parts`` that share the work."""
+        """Memory of each of ``parts`` processes that share the work."""
         rows, width = self.rows, self.parameters.n_components
         chunk = chunk_length(self.edges)
         reading = 56 * (rows + 1) + chunk * 96
@@ -200,7 +200,7 @@ class UmapTask:
 
     @property
     def _positions_bytes(self) -> int:
-        """Bytes of positions as given, before and after, and in a checkpoint, and of groups."""
+        """Bytes of positions as given, before and after a move, and in a checkpoint, and of groups."""
         row = self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
         return self.rows * row
 
@@ -287,7 +287,7 @@ class UmapTask:
         return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
+        """Numbers of processes to split among, from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

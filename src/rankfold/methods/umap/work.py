@@ -104,7 +104,10 @@ def _on_workers(
     parts: range,
     goal: DensityGoal | None,
 ) -> int:
-    """Run the layout on workers, which leave the last positions in ``part``; returns their most memory."""
+    """Run the layout on workers, which save the last positions at the path ``part``.
+
+    Returns the most memory of a worker.
+    """
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
 
     def work(count: int) -> tuple[LayoutWork, list[int]]:
@@ -128,7 +131,7 @@ def _on_workers(
 
 @dataclass(frozen=True, slots=True)
 class LayoutWork:
-    """Work of a team: each part moves its own vertices, and the first writes checkpoints."""
+    """Work of a team of processes: each moves the vertices of its part, the first one writes checkpoints."""
 
     edges: PullingEdges
     parameters: LayoutRequest
