@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 512
-"""Number of rows up to which all eigenvalues are computed."""
+"""Number of rows up to which all eigenvalues are computed by LAPACK."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -53,7 +53,7 @@ class Eigenpairs:
     """(k,) length of H K H u - theta u."""
 
     errors: Float64
-    """(k,) estimated absolute error of each value, rounding included."""
+    """(k,) estimated absolute errors of the values, rounding included."""
 
     means: Float64
     """(n,) mean similarity of each row with all."""
@@ -77,7 +77,7 @@ class Eigenpairs:
 
 
 def is_dense(rows: int, rank: int) -> bool:
-    """True if so many rows are made a dense matrix for so many components."""
+    """True if ``rank`` components of ``rows`` rows are computed from a dense matrix by LAPACK."""
     return rows <= FEW_ROWS or 2 * (room(rank, rows) + BLOCK) >= rows
 
 
@@ -86,14 +86,14 @@ def is_dense(rows: int, rank: int) -> bool:
 
 @dataclass(slots=True)
 class CenteredSimilarities:
-    """The operator H K H of an iteration, which stores its products."""
+    """Operator H K H that multiplies blocks of vectors, and stores its products for a resumed run."""
 
     matrix: SimilarityMatrix
     part: Callable[[int], Path] | None
     """Path of a stored product, by its number; None if products are not stored."""
 
     keep: Callable[[Path, Callable[[], State]], State]
-    """Function that loads the arrays of a part, or makes and stores them."""
+    """Function that loads the arrays of a file, or makes and stores them if it does not exist."""
 
     products: int = 0
     means: Float64 = field(default_factory=lambda: np.zeros(0))
@@ -102,7 +102,7 @@ class CenteredSimilarities:
     more than the largest eigenvalue of K."""
 
     def __call__(self, v: Float64) -> Float64:
-        """(n, q) products with (n, q) vectors."""
+        """(n, q) products of H K H with (n, q) vectors."""
         v = v - v.mean(axis=0)
         number, first = self.products, self.products == 0
         beside = np.hstack([v, np.ones((len(v), 1))]) if first else np.ascontiguousarray(v)
@@ -127,7 +127,7 @@ class CenteredSimilarities:
 def pairs_by_products(
     centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], tell: Callable[[float], None]
 ) -> Eigenpairs:
-    """The ``rank`` leading pairs; ``asked`` are tol, products and seed.
+    """The ``rank`` leading eigenpairs by block Lanczos; ``asked`` are tol, most products and seed.
 
     Notes
     -----
@@ -146,7 +146,9 @@ def pairs_by_products(
 
 
 def significant(theta: Float64, size: float, rows: int) -> Float64:
-    """Eigenvalues, set to 0 within rounding of the largest and of the matrix that was centered."""
+    """Eigenvalues ``theta``; set to 0 within rounding of the largest, or of ``size``, that of the matrix
+    before centering.
+    """
     largest = float(np.abs(theta).max(initial=0.0))
     return np.where(theta > max(rows * EPS * largest, ROUNDING * size), theta, 0.0)
 
@@ -170,7 +172,7 @@ def dense_bytes(rows: int) -> int:
 
 
 def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
-    """The ``rank`` leading pairs of a matrix that is made dense; raises ``DataError``."""
+    """The ``rank`` leading eigenpairs of the dense matrix, by LAPACK. Raises ``DataError``."""
     rows, name = blocks.rows, blocks.source.name
     k = np.empty((rows, rows))
     for a in range(blocks.count):

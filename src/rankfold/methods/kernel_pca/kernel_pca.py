@@ -53,7 +53,7 @@ DOUBLE = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class KernelPca:
-    """A matrix and the parameters of its components, as ``execute`` takes them."""
+    """Task of the principal components of a matrix in the space of a kernel function."""
 
     source: Source
     parameters: KernelPcaRequest
@@ -64,7 +64,7 @@ class KernelPca:
         return working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the numbers, for JSON."""
+        """Everything besides the matrix that decides the scores, for JSON."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
@@ -79,7 +79,7 @@ class KernelPca:
 
     @property
     def _tall(self) -> int:
-        """Rows in a chunk of the copy of the matrix."""
+        """Number of rows in a chunk of the copy of the matrix."""
         return chunk_rows(self.source.shape[0], self.source.shape[1] * self.stored_dtype.itemsize)
 
     # Plan -----------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class KernelPca:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One process with its threads, and rows in memory if there is room for them."""
+        """Arrange the sweeps in one process with its threads; rows stay in memory if they fit."""
         return arrange(self.source, self.parameters, budget)
 
     # Run ------------------------------------------------------------------------------------------
@@ -134,7 +134,11 @@ class KernelPca:
         return facts
 
     def _iterate(self, run: Run, blocks: RowBlocks, group: int) -> Eigenpairs:
-        """Eigenpairs by sweeps over all pairs, whose products are stored if the run may be resumed."""
+        """Eigenpairs by sweeps over all pairs of rows.
+
+        Products are stored if the run may be resumed. ``group`` is the number of blocks of rows in memory
+        while others pass.
+        """
         asked, rows = self.parameters, self.source.shape[0]
         matrix = SimilarityMatrix(blocks, run.concurrency, group)
         part = (lambda number: run.part("products", f"{number:04d}.part")) if run.keeping.resumable else None
@@ -205,7 +209,7 @@ def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
 
 
 def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], Callable[[int], None]]:
-    """Two callbacks: for errors, from which progress is computed by digits; and for sweeps, which show it."""
+    """Two callbacks: the first computes the share done from the digits of an error, the second shows it."""
     first: list[float] = []
     done = [0]
 
@@ -233,7 +237,7 @@ def kernel_pca_task(
     passes: int = MOST_PASSES,
     seed: int = 0,
 ) -> KernelPca:
-    """Task of the components of a matrix; arguments of ``rankfold.kernel_pca``."""
+    """Task of the kernel principal components of a matrix. Takes the arguments of ``rankfold.kernel_pca``."""
     source = open_source(x)
     others = {"tol": tol, "passes": passes, "seed": seed}
     return KernelPca(source, KernelPcaRequest.of(source, rank, (kernel, gamma, degree, coef0), **others))

@@ -15,19 +15,20 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 IN_MEMORY = 0
-"""Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
+"""Value of ``slots`` in a plan with all rows in memory; other values are the number of blocks of a group."""
 
 GROUP = 16
-"""Most blocks of a group: the sums are saved when a group has been compared with all others."""
+"""Most blocks of rows of a group, which stays in memory while other blocks pass. Sums are saved after each
+group."""
 
 VECTORS = 12 * BLOCK + 40
-"""Numbers of a row besides basis and eigenvectors: blocks of vectors in use, their products, and sums."""
+"""Float64 values for each row besides basis and eigenvectors: vectors in use, their products, and sums."""
 
 LIKELY_PASSES = 12
 
 
 def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangement:
-    """One process with as many threads as fit, and rows in memory if there is room for them."""
+    """Arrange the sweeps in one process with as many threads as fit; rows stay in memory if there is room."""
     rows, columns = source.shape
     dense = is_dense(rows, asked.rank)
     basis = 0 if dense else room(asked.rank, rows)

@@ -13,7 +13,7 @@ from rankfold.pipeline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class KernelPcaRequest:
-    """Parameters that a result depends on."""
+    """Parameters of ``kernel_pca`` that a result depends on."""
 
     rank: int
     choice: KernelChoice
@@ -23,7 +23,7 @@ class KernelPcaRequest:
 
     @classmethod
     def of(cls, source: Source, rank: int, choice: tuple[object, ...], **others: Any) -> KernelPcaRequest:
-        """A request from arguments of a caller; raises ``InputError`` for what cannot be done.
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones.
 
         ``choice`` are kernel, gamma, degree and coef0; ``others`` are tol, passes and seed.
         """

@@ -3,7 +3,7 @@
 arguments   types, defaults and limits of the arguments
 request     parameters, checked
 landmarks   choice of rows as landmarks: uniform, or by randomly pivoted Cholesky
-pivots      one pass that draws rows for landmarks
+pivots      one pass that proposes rows as landmarks (pivots of the Cholesky factorization)
 sampled     error of products of features as similarities, on pairs of sampled rows
 nystroem    the tasks, and their plan
 """

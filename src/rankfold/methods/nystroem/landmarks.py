@@ -42,10 +42,10 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SHARE = 3
-"""Divisor of the number of landmarks that gives the proposals of a pass."""
+"""Divisor of the number of landmarks wanted; gives the number of rows proposed in a pass."""
 
 FEWEST = 16
-"""Fewest proposals of a pass."""
+"""Fewest rows proposed in a pass."""
 
 MOST_ROUNDS = 30
 """Most passes: each accepts the first proposal at least, as long as any residual is left."""
@@ -59,7 +59,7 @@ def proposals(asked: NystroemRequest) -> int:
 
 
 def rounds(asked: NystroemRequest) -> tuple[int, int]:
-    """Most passes, and likely passes, before features are computed."""
+    """Most passes that draw landmarks, and likely number of passes; features are computed after these."""
     if asked.landmarks != "rpcholesky":
         return (asked.landmarks == "uniform",) * 2
     return MOST_ROUNDS, 2 * SHARE
@@ -79,7 +79,10 @@ class Draws:
         return self.asked.choice
 
     def fold(self, run: Run | None, number: int, pivots: State, slots: int) -> DrawRows:
-        """Fold of pass ``number``; its pivots are saved in a part if there is a run."""
+        """Fold of pass ``number``.
+
+        Its pivots (earlier landmarks) are saved in a file if there is a run, but not for a plan.
+        """
         count, columns = pivots["pivots"].shape
         kept = KeptRows(proposals(self.asked), columns, np.dtype(np.float64))
         key = epoch_key(self.asked.seed, Purpose.LANDMARK_ROWS, number)
@@ -124,7 +127,7 @@ class Draws:
         return pivots["pivots"], pivots["ids"]
 
     def _take(self, pivots: State, candidates: Float64, ids: Int64, number: int) -> State:
-        """Pivots extended by the accepted ones of some proposals, in their order."""
+        """Pivots extended by those of the proposed rows that are accepted, in the order of proposals."""
         similarity, before = self.choice.similarity, pivots["pivots"]
         old, new = (rows_of(each, similarity, self.shift) for each in (before, candidates))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
@@ -152,7 +155,10 @@ class Draws:
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
-    """Pivots, and the transposed inverse of the factor of their similarities; raises ``DataError``."""
+    """Pivots, and the transposed inverse of the Cholesky factor of their similarities.
+
+    Raises ``DataError`` if the kernel is not positive.
+    """
     rows = rows_of(pivots, choice.similarity, shift)
     gram = finite_similarities(rows, rows, choice.similarity, name)
     gram = (gram + gram.T) / 2

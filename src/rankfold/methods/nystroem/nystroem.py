@@ -66,15 +66,15 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True)
 class Nystroem:
-    """A matrix and the parameters of its features, as ``execute`` takes them."""
+    """Task of Nystroem features of a matrix."""
 
     source: Source
     parameters: NystroemRequest
     clusters: Result | None = None
-    """Result whose centers are the landmarks; None before it is made, or where landmarks are rows."""
+    """``kmeans`` result whose centers are the landmarks; None before it is made, or if landmarks are rows."""
 
     def when_made(self, results: Mapping[str, Path]) -> Nystroem:
-        """The same task, once its landmarks are made."""
+        """Copy of the task that has the clusters made by the link ``landmarks`` of its chain."""
         return dataclasses.replace(self, clusters=Result(results["landmarks"]))
 
     @property
@@ -146,7 +146,7 @@ class Nystroem:
         return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
 
     def _imagined(self) -> Points:
-        """Points of the final sizes, for a plan."""
+        """Landmarks of the final sizes without values, for a plan."""
         rank, columns, zeros = self.parameters.rank, self.source.shape[1], np.zeros(self.parameters.rank)
         points, square = (ShapeOnly.plain((rank, width), DOUBLE) for width in (columns, rank))
         return Points(self.parameters.choice, points, square, zeros, zeros, np.zeros(columns))
@@ -181,7 +181,7 @@ class Nystroem:
         return facts
 
     def _landmarks(self, run: Run, shift: Float64) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """(m, d) landmarks with (m,) numbers: rows of the matrix, or means of clusters with -1."""
+        """(m, d) landmarks, and (m,) their row numbers; -1 for means of clusters."""
         if self.clusters is not None:
             self.clusters.require_whole()
             centers = np.asarray(self.clusters["centers"][...])
@@ -230,14 +230,17 @@ class Nystroem:
 
 
 def _imagined(rank: int, columns: int) -> State:
-    """State with as many pivots as there may be; numbers that are never written take no memory."""
+    """Pivots and their factor of the largest sizes, for a plan; entries never written take no memory."""
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
 def normalize(
     landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
 ) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) inverse root of the landmarks' similarities, and facts on these; raises ``DataError``."""
+    """(m, m) inverse square root of the similarities of landmarks, and facts on these.
+
+    Raises ``DataError``.
+    """
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
     gram = finite_similarities(rows, rows, similarity, name)
@@ -265,7 +268,7 @@ def nystroem_task(
     landmarks: str = LANDMARKS[0],
     seed: int = 0,
 ) -> Task:
-    """Task of features of a matrix; arguments of ``rankfold.nystroem``."""
+    """Task of Nystroem features of a matrix. Takes the arguments of ``rankfold.nystroem``."""
     source = open_source(x)
     asked = NystroemRequest.of(source, rank, (kernel, gamma, degree, coef0), landmarks, seed)
     task = Nystroem(source, asked)

@@ -1,4 +1,8 @@
-"""One pass that draws rows for landmarks: uniformly, or in proportion to what earlier ones leave of each."""
+"""One pass that draws rows for landmarks: uniformly, or in proportion to what earlier ones leave of each.
+
+Pivots are the landmarks of earlier passes. A panel is the rows that are read at once, a grain the rows of one
+matrix product.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,8 @@ FAINT = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class DrawRows(OverRows):
-    """Fold that keeps the rows of the smallest keys, exponential numbers over residuals, and sums residuals.
+    """Fold that draws rows: it keeps those with the smallest keys, which are exponential random numbers
+    divided by residuals. It also sums residuals.
 
     With pivots S and their triangular factor L, K_SS = L L', a row has the residual
     ``k(x, x) - |L^-1 k(S, x)|^2``. Similarities with pivots are computed again in each pass, so that nothing
@@ -48,7 +53,7 @@ class DrawRows(OverRows):
     """Key of the random numbers of this pass."""
 
     constants: Path
-    """A part with ``pivots`` (s, d), and ``inverse`` (s, s), L^-1 transposed."""
+    """Path of a file with ``pivots`` (s, d), and ``inverse`` (s, s), the transpose of L^-1."""
 
     pivots: int
     by_share: bool
@@ -66,14 +71,18 @@ class DrawRows(OverRows):
         *,
         by_share: bool,
     ) -> DrawRows:
-        """Fold over a matrix, by a kernel function with its shift, and a part with so many pivots."""
+        """Fold over a matrix.
+
+        ``choice`` is a kernel function with its shift, ``pivots`` the path of the constants and the number of
+        pivots.
+        """
         view = View(source, Orientation.ROWS)
         panels = Panels(view, rows_cut(source, 1, 8), slots, view.source.dtype, borrows=True)
         return cls(panels, *choice, kept, key, *pivots, by_share)
 
     @property
     def row_flops(self) -> float:
-        """Operations for each row."""
+        """Operations for each row of the matrix."""
         return self.pivots * (2.0 * self.kept.columns + EVALUATION_FLOPS + 2 * self.pivots) + 100
 
     @property
@@ -82,7 +91,7 @@ class DrawRows(OverRows):
         return self.row_flops / NOMINAL_FLOPS[8]
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants: pivots and their factor."""
+        """``pivots`` (s, d), and ``inverse`` (s, s), the transpose of L^-1, loaded from ``constants``."""
         count, part = self.pivots, self.constants
         return {
             "pivots": Constant((count, self.kept.columns), part=part),
@@ -90,19 +99,23 @@ class DrawRows(OverRows):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that are kept; sums of similarities of rows with themselves, and of residuals by sign."""
+        """Rows that are kept, with keys and ids; ``bad`` entries; and, (1,) each, sums of the similarities of
+        rows with themselves, of residuals above 0, and of magnitudes of those below 0.
+        """
         traces = {name: Sum((1,)) for name in ("own", "residual", "negative")}
         return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of pivots in the form they are compared in, and of a grain with its products."""
+        """Additional bytes: pivots in the form they are compared in, and a grain (rows of one product) with
+        its similarities.
+        """
         rows, count = self.panels.grain_rows, self.kept.count
         pivots = 2 * 8 * self.pivots * (self.kept.columns + 1)
         return pivots + self.rows_bytes(self.pivots) + 8 * (8 * rows + 4 * count * (self.kept.columns + 4))
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and pivots in the form they are compared in."""
+        """Allocate buffers for panels, and prepare pivots for comparison."""
         work = OverPanels.workspace(self, device)
         work.rows = rows_of(work.pivots, self.choice.similarity, self.shift)
         return work
@@ -115,7 +128,9 @@ class DrawRows(OverRows):
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare a panel with the pivots, grain by grain, and draw from its rows."""
+        """Compute residuals of the rows of a panel, grain by grain; sum them, and keep rows with small
+        keys.
+        """
         for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
             residual = residuals_of(rows, own, work.rows, work.inverse, self.choice)
             state["own"] += own.sum()
@@ -146,5 +161,5 @@ def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choic
 
 
 def no_pivots(columns: int) -> dict[str, Any]:
-    """State before the first pass."""
+    """Pivots before the first pass: none, with an empty ``inverse`` and no ids."""
     return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0)), "ids": np.zeros(0, np.int64)}

@@ -12,7 +12,7 @@ from rankfold.pipeline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class NystroemRequest:
-    """Parameters that a result depends on."""
+    """Parameters of ``nystroem`` that a result depends on."""
 
     rank: int
     choice: KernelChoice
@@ -23,7 +23,7 @@ class NystroemRequest:
     def of(
         cls, source: Source, rank: int, choice: tuple[object, ...], landmarks: str, seed: int
     ) -> NystroemRequest:
-        """A request from arguments of a caller; raises ``InputError`` for what cannot be done, as more
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones, such as more
         landmarks than rows.
 
         ``choice`` are kernel, gamma, degree and coef0.

@@ -7,5 +7,5 @@ coordinates  coordinates of rows from eigenvectors
 memory       memory and passes that a plan counts
 spectral     the tasks, and their plan
 place        new rows by Nystrom's formula
-warm         compiled loops, run once
+warm         compiles Numba loops by running each once
 """

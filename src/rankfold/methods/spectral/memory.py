@@ -15,22 +15,25 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 IN_MEMORY = 1
-"""Value of ``slots`` in a plan with the graph in memory; with others it is read ahead in each sweep."""
+"""Value of ``slots`` in a plan whose graph stays in memory; with other values it is read in each sweep."""
 
 VECTORS = 6
-"""Blocks of vectors at once: those of a filter, or of a Rayleigh-Ritz step with copies by LAPACK."""
+"""Most blocks of vectors in memory at once: in a filter, or in a Rayleigh-Ritz step with copies by LAPACK."""
 
 OF_ROW = 12
-"""Other numbers of a vertex: degrees, factors, components, coefficients of steps."""
+"""Other float64 values for each vertex: degrees, factors, components, coefficients of steps."""
 
 OF_EDGE = 48
-"""Bytes for each edge of a block while degrees are summed."""
+"""Bytes for each edge of a block of rows while degrees are summed."""
 
 LIKELY_READS = 200
 
 
 def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget) -> Arrangement:
-    """One process with all of its threads, and the graph in memory if there is room for it."""
+    """Arrange the passes in one process with all its threads; the graph stays in memory if it fits.
+
+    ``numbers`` is the count of stored weights.
+    """
     rows, width = source.shape[0], block_width(asked.n_components)
     vectors = 8 * rows * (VECTORS * width + OF_ROW + 3 * asked.n_components)
     if is_dense(rows, asked.n_components):
@@ -61,7 +64,10 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
-    """Bytes of the graph in memory, or of blocks held at once; of reading one, and summing its degrees."""
+    """Bytes of the whole graph if it stays in memory, else of the blocks of rows held at once.
+
+    Includes reading a block, and summing its degrees.
+    """
     rows = source.shape[0]
     block = min(numbers, BLOCK_NUMBERS + rows)
     item = 4 + (4 if max(rows, numbers) < 2**31 else 8)

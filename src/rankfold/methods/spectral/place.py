@@ -43,7 +43,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An embedding, and the neighbors of new rows in it, as ``execute`` takes them."""
+    """Task of placing new rows in a spectral embedding, by their neighbors among its rows."""
 
     result: Result
     neighbors: NewNeighbors
@@ -136,7 +136,7 @@ class Extension:
         return facts
 
     def _places(self, embedding: Float64, density: Float64, spread: Float64) -> Iterator[Float64]:
-        """Yield coordinates of new rows, a block at a time.
+        """Yield coordinates of new rows, (b, d), a block of rows at a time.
 
         Adds to ``spread``, (2,): the sum of squares of their standard errors, as means over neighbors, and
         the number of rows that are rows of the graph.

@@ -28,7 +28,7 @@ class SpectralRequest:
     """True if each component of the graph has coordinates of its own."""
 
     def check_rows(self, rows: int) -> None:
-        """Raise ``InputError`` if so many rows have too few dimensions."""
+        """Raise ``InputError`` if a graph of ``rows`` rows has fewer dimensions than are asked for."""
         if self.n_components > rows - 1:
             raise InputError(
                 f"n_components {self.n_components} was asked for, but {rows} rows have at most {rows - 1} "

@@ -57,7 +57,7 @@ WANTED = "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
 
 @dataclass(frozen=True, slots=True)
 class Spectral:
-    """A graph and the parameters of its embedding, as ``execute`` takes them."""
+    """Task of an embedding by eigenvectors of a graph, whether the graph exists or is to be made first."""
 
     source: Source
     """The graph, or the data it is made of."""
@@ -73,7 +73,7 @@ class Spectral:
     """Request that the graph is made by, if it is made first."""
 
     def when_made(self, results: Mapping[str, Path]) -> Spectral:
-        """The same task, once its graph is made."""
+        """Copy of the task that has the graph made by the link ``graph`` of its chain."""
         graph = Result(results["graph"])
         return dataclasses.replace(self, graph=graph, numbers=int(graph.attrs["weights"]))
 
@@ -83,7 +83,7 @@ class Spectral:
         return self.source.shape[0]
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the numbers, for JSON."""
+        """Everything besides the matrix that decides the coordinates, for JSON."""
         return {**self.parameters.as_dict(), "graph": None if self.made_by is None else dict(self.made_by)}
 
     @property
@@ -128,7 +128,7 @@ class Spectral:
         return plan_task(outline, self, budget, lambda: way_out)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One process with all of its threads, and the graph in memory if there is room for it."""
+        """Arrange the passes in one process with all its threads; the graph stays in memory if it fits."""
         return arrange(self.source, self.numbers, self.parameters, budget)
 
     # Run ------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ SEARCH = ("n_neighbors", "metric", "min_recall")
 
 
 def _search(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split arguments into those of the search, and all others."""
+    """Split arguments into those of the search for neighbors, and all others."""
     others = {name: value for name, value in arguments.items() if name not in SEARCH}
     return {name: arguments.get(name) for name in SEARCH}, others
 
@@ -310,6 +310,6 @@ def _of_graph(result: Result, asked: SpectralRequest) -> Spectral:
 
 
 def _of_weights(graph: FuzzyGraph, asked: SpectralRequest) -> Spectral:
-    """Task for a graph that is still to be made."""
+    """Task for a graph that an earlier link makes of neighbor lists."""
     asked.check_rows(graph.lists.rows)
     return Spectral(graph.source, graph.most_edges, asked, None, graph.request())

@@ -5,10 +5,10 @@ kernels      named kernels as laws of distances
 request      parameters of a sum, checked
 points       sources in memory: coordinates, weights and tree
 work         sums at some targets, in the chosen way
-accuracy     choice of the opening of nodes, from errors at sampled targets
+accuracy     choice of how near a node of the tree is summed as a whole, from errors at sampled targets
 sweeps       sweeps over blocks of targets, and their memory
 summing      a sum, from a request to a result
 kernel_sum   the task of sums and forces
 density      the task of densities of samples
-warm         compiled loops, run once
+warm         compiles Numba loops by running each once
 """

@@ -1,5 +1,8 @@
 """Choice of an opening: the widest whose errors, at targets drawn at random, are below ``tol``.
 
+The opening is the largest ratio of the radius of a node of the tree to its distance from a group of targets
+at which the node is summed as a whole. The wider, the fewer pairs and nodes are summed.
+
 Sums at 1000 targets are computed source by source, and over the tree, by whole groups as in the later sweep.
 The error of a target is that of its sum or its force, whichever is larger, relative to the exact one; where
 weights have both signs, relative to the sum of the magnitudes of all contributions. What must be below
@@ -39,13 +42,13 @@ QUANTILE, CONFIDENCE = 0.99, 0.95
 
 OPENINGS = (0.95, 0.8, 0.68, 0.58, 0.5, 0.42, 0.36, 0.3, 0.25, 0.2, 0.16, 0.12, 0.09)
 NODE_PAIRS = {2: 2.0, 3: 4.0}
-"""Pairs of targets and sources that take as long as a node, by order of expansions."""
+"""Pairs of a target and a source that take as long to sum as a node, by order of expansions."""
 
 CUTOFF_SHARE = 1 / 64
 """Share of ``tol`` that sums of kernels that decay may leave out."""
 
 FEW_TARGETS = 2**18
-"""Number of targets up to which no opening is sought: as many as the trials of a choice sum, eight or so of a
+"""Number of targets up to which no opening is sought: trials would sum about as many, eight or so of a
 thousand groups."""
 
 PIECE = 16
@@ -57,11 +60,11 @@ FEW_PAIRS = 2**34
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Targets drawn at random, and others that share their groups."""
+    """Targets drawn at random, together with the other targets of their groups."""
 
     targets: Targets
     edges: Int64
-    """(g + 1,) first target of each group, and the end."""
+    """(g + 1,) index of the first target of each group, and the end."""
 
     drawn: Int64
     """Indices of the drawn targets among all ``targets``."""
@@ -72,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen way of computing sums, and its accuracy."""
+    """Chosen way of computing sums, with its error and its work."""
 
     way: Way
     error: float = 0.0
@@ -82,25 +85,31 @@ class Choice:
     """Largest error at 99 of 100 of all targets, in 19 of 20 samples."""
 
     pairs: float = 0.0
-    """Pairs summed for a target, where each node counts as several."""
+    """Pairs summed for a target, on average; a node counts as several."""
 
     sample: int = 0
 
     def as_state(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays for a file."""
+        """The choice as arrays of a checkpoint."""
         way = self.way
         numbers = [way.opening, way.order, way.cutoff, self.error, self.bound, self.pairs, self.sample]
         return {"choice": np.array(numbers, np.float64)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Choice:
-        """Choice from the arrays of a file."""
+        """Choice from the arrays of a checkpoint."""
         opening, order, cutoff, error, bound, pairs, sample = state["choice"].tolist()
         return cls(Way(opening, int(order), cutoff), error, bound, pairs, int(sample))
 
 
 def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
-    """The accurate way that sums least; raises ``PlanError`` if there is none and pairs are too many."""
+    """Way of summing whose errors are within ``tol`` with least work, by trials at a sample.
+
+    It is source by source if nothing else is accurate and faster; raises ``PlanError`` if that is forced, but
+    takes too many pairs.
+
+    It is source by source if no other is; raises ``PlanError`` if that takes too many pairs.
+    """
     with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
         trial = Trial.of(summation, points, sample, pool)
         trials = [trial.measure(Way(cutoff=CUTOFF_SHARE * tol))] if summation.kernel.decays else []
@@ -122,8 +131,9 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
 
 
 def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | None:
-    """Way for a kernel that decays, without forces: source by source except for what is certain to be small.
-    None if the kernel is another, or there are many targets.
+    """Way for few targets of a kernel that decays, without forces; else None.
+
+    It sums source by source, and leaves out only what is certain to be small.
 
     Few targets take no longer than choosing an opening would. Nothing is measured: the error is a bound on
     what is left out, at every target.
@@ -134,20 +144,20 @@ def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | N
 
 
 def needs_choice(summation: Summation, points: SourcePoints, tol: float) -> bool:
-    """True if there is an opening to choose."""
+    """True if sums go over a tree, so that an opening is to be chosen."""
     return tol > 0 and points.sources is not None and summation.kernel.law in SMOOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Exact sums of a sample, and the sizes that errors are relative to."""
+    """Exact sums at the drawn targets of a sample, and the sizes that errors are divided by."""
 
     summation: Summation
     points: SourcePoints
     sample: Sample
     exact: Float64
     sizes: Float64
-    """(sample, 1 or 2) sizes of sums, and of forces."""
+    """(sample, 1 or 2) sizes of sums, and of forces if they are computed."""
 
     pool: ThreadPoolExecutor
 
@@ -172,7 +182,7 @@ class Trial:
         return cls(summation, points, sample, exact, whole, pool)
 
     def widest(self, order: int, tol: float) -> list[Choice]:
-        """Trials of an order by bisection, among them the widest accurate opening, or else the narrowest."""
+        """Trials of one order by bisection, with the widest accurate opening, or else the narrowest."""
         trials: list[Choice] = []
         low, high = 0, len(OPENINGS)  # those from ``high`` on will do, those before ``low`` will not
         while low < high:
@@ -185,7 +195,7 @@ class Trial:
         return trials
 
     def measure(self, way: Way) -> Choice:
-        """Errors and work of one way, measured at the sample."""
+        """Error and work of one way of summing, at the sample."""
         sample, edges = self.sample, self.sample.edges
         firsts = range(0, len(edges) - 1, PIECE)
 

@@ -25,7 +25,10 @@ def density_task(
     tol: float = DENSITY_TOL,
     seed: int = 0,
 ) -> KernelSums:
-    """Task of densities of samples, at these or at targets; arguments of ``rankfold.density``."""
+    """Task of densities of the samples ``x``, at these or at ``targets``.
+
+    Takes the arguments of ``rankfold.density``.
+    """
     source, others = open_points(x, targets)
     request = density_request(kernel, bandwidth, tol, seed, source.shape)
     return KernelSums(source, others, open_weights(weights, source), request)

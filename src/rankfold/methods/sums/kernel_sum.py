@@ -24,14 +24,14 @@ def kernel_sum_task(
     tol: float = DEFAULT_TOL,
     seed: int = 0,
 ) -> KernelSums:
-    """Task of sums of a kernel and of forces; arguments of ``rankfold.kernel_sum``."""
+    """Task of sums of a kernel and of forces. Takes the arguments of ``rankfold.kernel_sum``."""
     source, others = open_points(x, targets)
     request = sum_request(kernel, softening, bandwidth, forces, tol, seed)
     return KernelSums(source, others, open_weights(weights, source), request)
 
 
 def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
-    """Sources, and other rows as targets if given, which go through the same steps."""
+    """Open sources, and targets if given; targets go through the same preparation steps (``prepare=``)."""
     source = open_source(x)
     others = None if targets is None else open_beside(targets, source)
     for matrix in (source, others):

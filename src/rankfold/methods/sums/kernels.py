@@ -36,12 +36,12 @@ class Kernel:
 
     @property
     def decays(self) -> bool:
-        """True if it decays exponentially or faster, so that sources far away may be left out."""
+        """True if the kernel decays exponentially or faster, so that far sources may be left out."""
         return self.law in (Law.GAUSSIAN, Law.EXPONENTIAL)
 
     @property
     def is_compact(self) -> bool:
-        """True if it is 0 beyond a radius."""
+        """True if the kernel is 0 beyond a radius."""
         return self.law > Law.EXPONENTIAL
 
 
@@ -62,7 +62,7 @@ def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
 
 
 def density_kernel(name: str, bandwidth: float) -> Kernel:
-    """A kernel of densities, without normalization."""
+    """A kernel of densities, not scaled to an integral of 1."""
     law = Law[name.upper()]
     scale = {Law.GAUSSIAN: 0.5 / (bandwidth * bandwidth), Law.EXPONENTIAL: 1 / bandwidth}
     return Kernel(law, scale.get(law, bandwidth))
@@ -95,8 +95,7 @@ def log_integral(name: str, bandwidth: float, columns: int) -> float:
 
 
 def bandwidth_by_rule(rule: str, rows: int, columns: int) -> float:
-    """Bandwidth by the rule of Scott, or of Silverman, for samples whose columns have a deviation of about
-    one.
+    """Bandwidth by the rule ``"scott"`` or ``"silverman"``, for columns with a deviation of about one.
 
     >>> bandwidth_by_rule("scott", 32, 1)
     0.5

@@ -28,18 +28,18 @@ TREE_COLUMNS = 3
 """Most columns for a tree; with more, every target sums over all sources."""
 
 FARTHEST = 1e100
-"""Largest coordinate whose powers are finite in every sum."""
+"""Largest coordinate whose powers stay finite in every sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePoints:
-    """Points and their weights."""
+    """Coordinates and weights of the sources in memory, and their tree."""
 
     rows: Float64
-    """(n, d) in the order of the tree, if there is one; those that are not summed come last."""
+    """(n, d) coordinates in the order of the tree, if there is one; rows that are not summed come last."""
 
     ids: Int64
-    """(n,) row of the matrix that each point is."""
+    """(n,) row of the matrix that each point was read from."""
 
     row_weights: Float64
     """(n,) weights, in the order of ``rows``."""
@@ -115,7 +115,7 @@ def points_bytes(reader: PointReader) -> int:
 
 
 def building_bytes(reader: PointReader) -> int:
-    """Additional bytes while points are read and weights are arranged."""
+    """Additional bytes while points are read and weights are put in order."""
     tallest = int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), 2 * 8 * reader.source.shape[0])
 
@@ -129,7 +129,7 @@ def open_weights(value: object, source: Source) -> Source | None:
 
 
 def read_weights(source: Source | None, rows: int) -> Float64:
-    """Weights as numbers; ones where there are none."""
+    """(rows,) weights as float64; all 1 if there is no source of weights."""
     if source is None:
         return np.ones(rows)
     reader, weights = PointReader(source, "euclidean"), np.empty(rows)

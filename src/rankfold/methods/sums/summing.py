@@ -49,12 +49,12 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_PAIRS = 4000
-"""Pairs summed for a target over a tree, as a plan assumes."""
+"""Pairs summed for a target over a tree, as a plan assumes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSums:
-    """Sources, perhaps others as targets, and the parameters of a sum, as ``execute`` takes them."""
+    """Task of a kernel sum or of densities, at the sources themselves or at other targets."""
 
     source: Source
     targets: Source | None
@@ -63,12 +63,12 @@ class KernelSums:
 
     @property
     def at(self) -> Source:
-        """Rows that get sums."""
+        """Matrix of the points that get sums: the targets, or else the sources."""
         return self.source if self.targets is None else self.targets
 
     @property
     def is_density(self) -> bool:
-        """True if sums are densities, in which a sample also counts at its own place."""
+        """True if sums are densities, to which a sample itself also contributes."""
         return self.parameters.kind == "density"
 
     @property
@@ -201,7 +201,7 @@ class KernelSums:
     def _fold(
         self, points: SourcePoints | None, way: Way, result: Path, scratch: Path
     ) -> tuple[SumAtSources | SumAtTargets, ScratchMatrix | None]:
-        """The sweep over targets, and the scratch matrix for its sums if targets are the sources."""
+        """Fold over targets; and, if these are the sources, the scratch matrix for its sums, else None."""
         factor = self.parameters.law.factor
         if self.is_density:
             # In a plan, weights are neither known nor needed.
@@ -224,7 +224,7 @@ class KernelSums:
         return SumAtSources(**common, into=into, leave_out=not self.is_density), into
 
     def _write(self, run: Run, points: SourcePoints, into: ScratchMatrix) -> None:
-        """Write sums in the order of rows, from scratch in the order of the tree."""
+        """Write sums in the order of rows; ``into`` has them on scratch in the order of the tree."""
         in_order = run.load(into)
         places = np.empty(into.rows, np.int64)
         places[points.ids] = np.arange(into.rows)

@@ -43,7 +43,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_ROWS = (2**10, 2**15)
-"""Fewest and most targets of a block; in between it has a 64th of all, in whole groups."""
+"""Fewest and most targets of a block; in between, a block has a 64th of all targets, in whole groups."""
 
 SAMPLE_BYTES = 64 * 2**20
 """Most bytes to measure errors at a sample: a thousand groups of targets, their sums, and pieces of them."""
@@ -67,19 +67,19 @@ def write_rows(result: Path, names: tuple[str, ...], values: Float64, start: int
 
 @dataclass(frozen=True, slots=True)
 class SumFold(DeclaredFold):
-    """Common part of the folds over targets."""
+    """Base of the folds that compute sums, and forces if asked for, at blocks of targets."""
 
     cut: Cut
     summation: Summation
     points: SourcePoints | None
-    """Sources; None in a plan."""
+    """Sources in memory; None in a plan."""
 
     reader: PointReader
     """Reader of the targets."""
 
     way: Way
     factor: float
-    """Factor of sums; for logarithms, a term that is added."""
+    """Factor that sums are multiplied by; for logarithms, a term that is added."""
 
     slots: int = 1
     row_seconds: float = 2e-5
@@ -87,19 +87,24 @@ class SumFold(DeclaredFold):
     kernels = (sum_pairs, sum_in_tree, nearest_sources)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Counts of the pairs and nodes summed for targets."""
+        """``met`` (2,): numbers of pairs, and of nodes of the tree, summed for all targets."""
         return {"met": Sum((2,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of targets in two orders, with places, weights, bounds and sums; of a read; of a group."""
+        """Additional bytes: targets in two orders, with their indices, weights, bounds and sums; buffers to
+        read a block; scratch of a group.
+        """
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)
         nearest = 0 if columns <= TREE_COLUMNS else 3 * 8 * 2**20
         return self.reader.read_bytes(rows) + rows * 8 * numbers + scratch_bytes(columns) + nearest
 
     def values(self, targets: Targets, state: State) -> Float64:
-        """Sums of targets times the factor, or their logarithms plus it, (m, width)."""
+        """(m, width) sums and forces at targets, times ``factor``; for densities, logarithms plus ``factor``.
+
+        Adds the numbers of pairs and nodes to ``state``.
+        """
         assert self.points is not None  # noqa: S101 - there is no run without
         sums, met = self.summation.at(self.points, targets, self.way)
         state["met"] += met
@@ -110,13 +115,13 @@ class SumFold(DeclaredFold):
 
 @dataclass(frozen=True, slots=True)
 class SumAtSources(SumFold):
-    """Fold that sums at the sources in the order of the tree, into scratch."""
+    """Fold that sums at the sources themselves, in the order of the tree, and writes to scratch."""
 
     into: ScratchMatrix | None = None
     leave_out: bool = True
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sum at places ``start:stop`` of the tree's order, into scratch."""
+        """Sum at positions ``start:stop`` of the order of the tree, and write the sums to scratch."""
         assert self.points is not None and self.into is not None  # noqa: S101
         targets = Targets.among(self.points, np.arange(start, stop), leave_out=self.leave_out)
         self.into.write(start, np.ascontiguousarray(self.values(targets, state)))
@@ -124,13 +129,13 @@ class SumAtSources(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumAtTargets(SumFold):
-    """Fold that sums at other targets, into the result."""
+    """Fold that sums at targets other than the sources, and writes to the result."""
 
     result: Path = Path("-")
     names: tuple[str, ...] = ()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sum at rows ``start:stop`` of the targets, into the result."""
+        """Read targets ``start:stop``, sum at them, and write the sums to the result."""
         assert self.points is not None  # noqa: S101
         x = self.reader.read(start, stop)
         require_near(x, f"targets {self.reader.source.name}")
@@ -146,7 +151,7 @@ class SumAtTargets(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumSweeps:
-    """A sweep over targets while sources are held in memory, for a plan."""
+    """Sweep over targets while sources are in memory, for a plan."""
 
     reader: PointReader
     """Reader of the sources."""
@@ -158,7 +163,7 @@ class SumSweeps:
     itself: bool
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """As many threads as there is memory for besides the sources."""
+        """Arrange as many threads as there is memory for besides the sources."""
         fold, rows = self.fold, self.fold.cut.length
         width = self.fold.summation.width(self.reader.columns)
         points, building = points_bytes(self.reader), building_bytes(self.reader)

@@ -26,10 +26,10 @@ EXACT_CUTOFF = 2.0**-60
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Parameters by which sums are computed."""
+    """Parameters of how sums are computed: over a tree or source by source, and how exactly."""
 
     opening: float = 0.0
-    """Opening of nodes; 0 for source by source."""
+    """Largest ratio of radius to distance of a node that is summed as a whole; 0 for source by source."""
 
     order: int = 2
     cutoff: float = EXACT_CUTOFF
@@ -43,35 +43,38 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Points where sums are wanted, in an order that keeps neighbors together."""
+    """Points where sums are computed, ordered so that neighbors are together."""
 
     x: Float64
     places: Int64
-    """(m,) place of each target among the sources; -1 if it is none of them."""
+    """(m,) index of each target among the sources in the order of the tree; -1 if it is none of them."""
 
     own: Float64
-    """(m,) weight of each target among the sources, which is left out; 0 for none."""
+    """(m,) weight of each target among the sources, whose own term is left out; 0 for none."""
 
     @classmethod
     def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
-        """Targets that are some of the sources, by places among all rows."""
+        """Targets that are sources themselves, by their indices in ``points.rows``.
+
+        With ``leave_out``, a target's own term is not in its sum.
+        """
         if not leave_out:
             return cls.others(points.rows[places])
         return cls(points.rows[places], places, points.row_weights[places])
 
     @classmethod
     def others(cls, x: Float64) -> Targets:
-        """Any points as targets."""
+        """Targets at any points ``x``; no source is left out of their sums."""
         return cls(x, np.full(len(x), -1), np.zeros(len(x)))
 
     def part(self, start: int, stop: int) -> Targets:
-        """Targets of a range."""
+        """Targets ``start:stop``."""
         return Targets(self.x[start:stop], self.places[start:stop], self.own[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
 class Summation:
-    """Sums of one kernel."""
+    """Sums of one kernel over sources, with or without forces."""
 
     kernel: Kernel
     forces: bool
@@ -85,7 +88,11 @@ class Summation:
     def at(
         self, points: SourcePoints, targets: Targets, way: Way, edges: Int64 | None = None
     ) -> tuple[Float64, Int64]:
-        """Sums and forces at targets, (m, width), and how many pairs and nodes were summed, (2,)."""
+        """(m, width) sums and forces at targets; and (2,) numbers of pairs and nodes summed.
+
+        ``edges`` are the first target of each group that shares nodes, and the end; by default groups have
+        ``GROUP`` targets.
+        """
         count = len(targets.x)
         out = np.empty((count, self.width(points.x.shape[1])))
         shifts, floors = self._bounds(points, targets)
@@ -113,12 +120,12 @@ class Summation:
         return out
 
     def logarithms(self, points: SourcePoints, targets: Targets, sums: Float64) -> Float64:
-        """Logarithms of sums that were shifted."""
+        """(m,) logarithms of sums; ``sums`` are relative to the term of the nearest source."""
         with np.errstate(divide="ignore"):
             return np.log(sums) - self._bounds(points, targets)[0]
 
     def _bounds(self, points: SourcePoints, targets: Targets) -> tuple[Float64, Float64]:
-        """Shifts of the targets, and logarithms of lower bounds of their sums without these shifts."""
+        """(m,) shifts of the targets, and (m,) logarithms of lower bounds of their sums without shifts."""
         count = len(targets.x)
         if not self.kernel.decays:
             return no_shifts(count), no_shifts(count)
@@ -136,7 +143,10 @@ class Summation:
 
 
 def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> None:
-    """Find the nearest source of each target without a tree: a few sources at a time, against all targets."""
+    """Find the nearest source of each target without a tree, a few sources at a time.
+
+    Writes squared distances to ``squares``, and indices of sources to ``places``.
+    """
     squares[:], places[:] = np.inf, -1
     step = max(1, 2**20 // max(1, len(targets.x)))
     rows = np.arange(len(targets.x))

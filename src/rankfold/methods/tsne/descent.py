@@ -223,9 +223,7 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """Write repulsive forces on own vertices to ``pushes``, and, if needed, their shares of Z to
-        ``near``.
-        """
+        """Write repulsive forces on own vertices to ``pushes``; if needed, their shares of Z to ``near``."""
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:

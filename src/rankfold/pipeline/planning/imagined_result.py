@@ -16,7 +16,7 @@ from rankfold.pipeline.storage.result import Result
 class ImaginedResult(Result):
     """A result that does not exist yet: its path, shapes of its matrices, and facts that are known.
 
-    Its only arrays are those that were measured for the steps of its matrix.
+    Its only arrays are those that were measured for the preparation steps of its matrix (``prepare=``).
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class ImaginedResult(Result):
         self._matrices, self._fitted = matrices, dict(fitted or {})
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the arrays that are known."""
+        """Names of the arrays whose values are known."""
         return iter(self._fitted)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """A known array, by its name."""
+        """Values of a known array, by its name."""
         return self._fitted[name]
 
     def matrix(self, name: str) -> Source:

@@ -1,4 +1,9 @@
-"""A sweep in numbers, from the fold that it runs."""
+"""Bytes, operations, memory and tasks of a sweep, computed from its fold (what it does with each panel).
+
+A sweep reads a matrix, or scratch, in panels: rows that are read at once. A stream is a run of panels that are
+folded into one set of sums, its accumulator; accumulators are merged in the end. A segment is a part of a
+stream, the unit of work of a worker.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +20,38 @@ BLAS_BYTES = 24 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One sweep in numbers."""
+    """Bytes, operations, memory and tasks of one sweep, for a plan."""
 
     name: str
     over: str
-    """``"matrix"`` or ``"scratch"``."""
+    """What the sweep reads: ``"matrix"`` or ``"scratch"``."""
 
     reads_bytes: int
     writes_bytes: int
     flops: float
     segment_bytes: int
-    """Most memory of one segment: a workspace and two accumulators, which a merge takes in its place."""
+    """Most memory of one segment, with a workspace and two accumulators; a merge takes the place of a
+    segment."""
 
     tasks: int
     streams: int
     accumulator_bytes: int = 0
-    """Bytes of the sums of a stream, where they are worth counting."""
+    """Bytes of the sums of a stream; 0 where they are not worth counting."""
 
     merge_bytes: int = 0
     """Bytes of a merge beyond those of a segment, besides its two accumulators."""
 
     blas_bytes: int = BLAS_BYTES
-    """Bytes that a thread of BLAS packs in a segment, and keeps."""
+    """Bytes of packing buffers that a BLAS thread allocates in a segment, and keeps."""
 
     item: int = 0
-    """Bytes of a number in its products, where they are not of the working type."""
+    """Bytes of a value in its products; 0 if these are made in the working dtype."""
 
     numbers: int = 0
-    """Count of stored numbers that it reads, if it fills in no zeros; else 0."""
+    """Number of stored entries that it reads, if a sparse matrix is not made dense; else 0."""
 
     is_likely: bool = True
-    """False if a method is likely to skip it because of earlier findings."""
+    """False if a method is likely to skip the sweep because of earlier findings."""
 
     on_device: bool = False
     """True if every kernel of its fold has a body for a GPU."""
@@ -54,14 +60,16 @@ class Pass:
     """Bytes that the driver keeps in memory meanwhile."""
 
     device_bytes: int = 0
-    """Most memory of a GPU, where it runs on one."""
+    """Most memory of a GPU; 0 if the sweep does not run on one."""
 
     exchange_bytes: int = 0
     """Bytes that each worker reads from others in the whole pass."""
 
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
-    """Numbers of a sweep by a fold, which reads and writes so many bytes."""
+    """Make the ``Pass`` of a sweep by a fold that reads and writes this many bytes, with this many
+    operations.
+    """
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))

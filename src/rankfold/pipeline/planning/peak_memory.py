@@ -23,7 +23,7 @@ SAVED_BYTES = 16 * 2**20
 
 
 def sweep_bytes(sweep: Pass, concurrency: int) -> int:
-    """Most memory of a sweep, without BLAS, in a process that runs so many segments at once.
+    """Most memory of a sweep, without BLAS, in a process that runs ``concurrency`` segments at once.
 
     There are no more segments than streams. Merges begin when all streams have ended, as many at once as
     there are groups of ``FAN_IN`` streams; one stream is not merged.
@@ -58,7 +58,7 @@ def _is_above(sweeps: Sequence[Pass], memory_bytes: int, concurrency: int) -> bo
 def fit(
     sweeps_of: Callable[[int], Sequence[Pass]], driver_bytes: int, budget: Budget
 ) -> tuple[int, int, int]:
-    """Segments at once (0 if not even one fits), buffers for panels of each, and the peak in bytes.
+    """Segments at once (0 if not even one fits), panel buffers of each segment, and the peak in bytes.
 
     ``sweeps_of`` gives the sweeps for a number of buffers. Threads go before buffers: reading ahead gains
     less than a second thread does.

@@ -27,7 +27,7 @@ from rankfold.pipeline.wording import argument
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """Everything that is known before the first byte is read."""
+    """All that is known of a task before the first byte is read: passes, bytes, memory, tasks, time."""
 
     kind: str
     method: str
@@ -48,11 +48,11 @@ class Plan:
 
     likely_passes: int
     concurrency: int
-    """Segments that one worker runs at once within its memory."""
+    """Segments (parts of a sweep) that one worker runs at once within its memory."""
 
     slots: int
-    """Panels in memory at a time: 2 when the next one is read ahead, 1 when memory does not allow it or the
-    matrix is in memory; on a GPU 2 more than there are threads that read."""
+    """Panels (rows read at once) in memory at a time: 2 when the next one is read ahead, 1 when memory does
+    not allow it or the matrix is in memory; on a GPU 2 more than there are threads that read."""
 
     driver_bytes: int
     peak_bytes: int
@@ -72,25 +72,25 @@ class Plan:
     """Property of the data that decides the number of passes; empty where the request does."""
 
     groups: int = 0
-    """Number of groups, the runs of blocks that tasks hold, in a sweep over pairs; else 0."""
+    """Number of groups (blocks of rows that a task holds in memory) in a sweep over pairs of rows; else 0."""
 
     device: str = "cpu"
     """Device of the sweeps that have code for it."""
 
     comparison: str = ""
-    """Operations of both ways, where these decided between two."""
+    """Text on the operations of two methods, if the plan chose between these; else empty."""
 
     traffic: Traffic | None = None
-    """Traffic between workers, where a matrix product decides it."""
+    """Traffic between workers, if a matrix product decides it; else None."""
 
     shares: Seconds | None = None
-    """Parts of ``seconds``: start, reading, decoding and computing."""
+    """Parts of ``seconds``: start, reading, decoding and computing; None without a prediction."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """Lines of its table that take the place of the one on the width of blocks."""
+    """Lines of the table, as (name, text), in place of the one on the width of blocks."""
 
     notes: tuple[str, ...] = ()
-    """Facts on the matrix that are worth knowing before it is read."""
+    """Texts on the matrix that are worth knowing before it is read."""
 
     bandwidth: float = 0.0
     """Bytes per second that the file system gives all workers together; 0 if that is not known."""
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def reads_bytes(self) -> int:
-        """Bytes of the matrix read, all passes."""
+        """Bytes of the matrix read in all passes together."""
         return sum(p.reads_bytes for p in self.passes if p.over == "matrix")
 
     @property
@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def likely_sweeps(self) -> list[Pass]:
-        """Sweeps without those over the matrix that a method can probably skip."""
+        """Sweeps of the plan, without those over the matrix that a method can probably skip."""
         matrix = [p for p in self.passes if p.over == "matrix"]
         if self.likely_passes < self.most_passes:
             matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def scaling(self) -> Scaling:
-        """Workers beyond which more do not help, and why."""
+        """Number of workers beyond which more do not help, and why."""
         return scaling_of(self)
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:

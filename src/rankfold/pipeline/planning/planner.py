@@ -29,7 +29,7 @@ from rankfold.pipeline.wording import argument
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A task in numbers that no budget changes."""
+    """Facts on a task that do not depend on the budget, from which its plan is made."""
 
     kind: str
     method: str
@@ -44,14 +44,14 @@ class Outline:
     result_bytes: int
     scratch_bytes: int = 0
     width: int = 0
-    """Columns of a block, or a number in their place; 0 for the rank."""
+    """Columns of a block of vectors, or another value that the plan shows as ``width``; 0 for the rank."""
 
     adaptive: bool = False
     decided_by: str = ""
     """Property of the data that decides the number of passes, as in ``Plan``."""
 
     subject: str = ""
-    """Name of the task in a refusal; empty for its kind."""
+    """Name of the task in the message that refuses it; empty for its kind."""
 
     details: tuple[tuple[str, str], ...] = ()
     """Lines for the table of the plan, as in ``Plan``."""
@@ -59,17 +59,17 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Sweeps of a task within a budget: passes, concurrency and memory."""
+    """Sweeps of a task as arranged for a budget: passes, segments at once, and memory."""
 
     passes: tuple[Pass, ...]
     concurrency: int
-    """Segments at once; 0 if not even one fits."""
+    """Segments (parts of a sweep) that a process runs at once; 0 if not even one fits."""
 
     peak_bytes: int
     driver_bytes: int
     checkpoint_bytes: int
     most_at_once: int
-    """Tasks of its widest sweep that can run at the same time, anywhere."""
+    """Most tasks of any sweep that can run at the same time, in all processes."""
 
     grain_rows: int
     panel_rows: int
@@ -80,10 +80,10 @@ class Arrangement:
 
 
 class Sweeps(Protocol):
-    """Sweeps of a task that can be arranged in any budget."""
+    """Sweeps of a task that can be arranged for any budget."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Arrange the sweeps in a budget, or in the least memory possible if that is more."""
+        """Arrange the sweeps for a budget, or for the least memory possible if that is more."""
 
 
 def plan_task(
@@ -165,7 +165,7 @@ def fits(sweeps: Sweeps, budget: Budget) -> bool:
 
 
 def largest_that_fits(asked: int, fits: Callable[[int], bool], *, least: int = 1) -> int:
-    """The largest number from ``least`` to below the one asked for that fits, or 0.
+    """The largest number from ``least`` to below ``asked`` that fits; 0 if there is none.
 
     >>> largest_that_fits(100, lambda rank: rank < 23), largest_that_fits(100, lambda rank: False)
     (22, 0)
@@ -180,13 +180,14 @@ def largest_that_fits(asked: int, fits: Callable[[int], bool], *, least: int = 1
 def smaller_argument(
     name: str, asked: int, sweeps_of: Callable[[int], Sweeps], budget: Budget, *, least: int = 1
 ) -> str:
-    """The largest value of an argument that fits, for a refusal; empty where none does."""
+    """Text that proposes the largest value of an argument that fits, for a refusal; empty where none does."""
     value = largest_that_fits(asked, lambda value: fits(sweeps_of(value), budget), least=least)
     return f", or {argument(name, value)}" if value else ""
 
 
 def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
-    """Advice to import a store whose chunks are large, for a refusal; empty where that does not help.
+    """Text that proposes to import a store whose chunks are large, for a refusal; empty if that does not
+    help.
 
     Parameters
     ----------
@@ -221,21 +222,21 @@ class FixedSweeps:
 
 @dataclass(frozen=True, slots=True)
 class PanelSweeps:
-    """Sweeps whose segments hold panels: as many threads as fit, reading ahead if that fits too."""
+    """Sweeps over panels (rows read at once): as many threads as fit, reading ahead if that fits too."""
 
     sweeps_of: Callable[[int], Sequence[Pass]]
-    """Sweeps for a number of buffers for panels."""
+    """Function that gives the sweeps for a number of panel buffers in each segment."""
 
     cut: Cut
     driver_bytes: int
     accumulator_bytes: int
-    """Bytes of the sums of a stream, which are left on disk."""
+    """Bytes of the sums of a stream (panels folded in order), which are left on disk."""
 
     likely: Callable[[int], int] = lambda most: most
-    """Number of likely passes over the matrix, given the most."""
+    """Function that gives the likely number of passes over the matrix, from the most."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Arrange as many segments as fit in the budget, with two buffers if these fit."""
+        """Arrange as many segments at once as fit in the budget, with two panel buffers each if these fit."""
         sweeps_of = functools.cache(self.sweeps_of)
         concurrency, slots, peak = fit(sweeps_of, self.driver_bytes, budget)
         passes = tuple(sweeps_of(slots))
@@ -259,11 +260,11 @@ class PanelSweeps:
 
 
 class PlannedFold(Fold, Protocol):
-    """A fold that reports the memory it allocates."""
+    """A fold (work on each panel of a sweep) that reports the memory it allocates."""
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory of one segment, and of the accumulators that a merge holds."""
+        """Most memory of one segment, including the two accumulators that a merge holds."""
 
 
 def one_sweep(
@@ -277,10 +278,10 @@ def one_sweep(
     stored: tuple[int, int] = (0, 0),
     beside_bytes: int = 0,
 ) -> PanelSweeps:
-    """A single pass over the matrix, by a fold with the given number of buffers for panels.
+    """A single pass over the matrix, by the fold that ``fold_of`` makes for a number of panel buffers.
 
-    ``stored`` are the count of stored numbers of a sparse matrix, and their bytes, where only these are read;
-    ``beside_bytes`` are read besides the matrix.
+    ``stored`` are the number of stored entries of a sparse matrix, and their bytes, if only these are read;
+    ``beside_bytes`` are read in addition to the matrix.
     """
     source = outline.source
     reads = beside_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)

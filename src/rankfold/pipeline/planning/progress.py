@@ -47,7 +47,7 @@ SILENCE = ContextVar("SILENCE", default=False)
 """True if ``SweepProgress`` shows no sweeps, and of log records only warnings and errors."""
 
 COUNT_METHODS = ("svd", "pca", "qr", "nmf")
-"""Requests whose sweeps over the matrix are shown by number."""
+"""Methods whose sweeps over the matrix are shown by number ("pass 2 of 5")."""
 
 
 class _News(logging.Handler):
@@ -80,7 +80,7 @@ class _News(logging.Handler):
 
 @dataclass(slots=True)
 class Forecast:
-    """Position of a run among all sweeps of its plan."""
+    """How far a run has come among all sweeps of its plan."""
 
     plan: Plan | None = None
     began: float = field(default_factory=time.monotonic)
@@ -102,7 +102,7 @@ class Forecast:
         self.shares[name], self.last_report = share, now
 
     def title(self, name: str) -> str:
-        """A sweep in words: which pass of about how many, if it is one over the matrix."""
+        """A sweep in words: for one over the matrix, which pass of about how many."""
         if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
             return "adding rows"
         if self.plan is None or self.plan.kind not in COUNT_METHODS or not self._reads(name):
@@ -114,7 +114,9 @@ class Forecast:
         return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
-        """Seconds left of the whole run, if the plan is right about its passes; None if that is not known."""
+        """Seconds left of the whole run, if its plan is right about the passes; None without a plan or before
+        any progress.
+        """
         if self.plan is None:
             return None
         order = [each.name for each in self.plan.passes]
@@ -137,7 +139,7 @@ class Forecast:
 
 
 def _nominal_seconds(sweep: Pass) -> float:
-    """Seconds on a nominal core; only ratios between sweeps matter."""
+    """Seconds of a sweep on a nominal core; only ratios between sweeps matter."""
     speed = NOMINAL_FLOPS[4] if sweep.over == "matrix" else NOMINAL_FLOPS[8] / 2
     return sweep.flops / speed + (sweep.reads_bytes + sweep.writes_bytes) / NOMINAL_READ
 
@@ -286,7 +288,7 @@ def _has_widgets() -> bool:
 
 
 def _lines_of(plan: Plan) -> str:
-    """Lines that the sweeps of a plan go along: rows or columns."""
+    """Unit that the sweeps of a plan count: ``"rows"``, or ``"columns"``."""
     return plan.orientation if plan.orientation in ("rows", "columns") else "rows"
 
 

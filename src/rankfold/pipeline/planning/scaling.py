@@ -43,13 +43,14 @@ class Scaling:
     """``"streams"``, ``"reading"``, ``"merges"`` or ``"exchange"``."""
 
     streams: int
-    """Number of workers that have a stream each for all that they run at once."""
+    """Number of workers with which each segment that runs has a stream (panels folded in order) of its
+    own."""
 
     reading: int | None
-    """Number of workers that take all that the file system gives; None where that is not known."""
+    """Number of workers that use the whole bandwidth of the file system; None if that is not known."""
 
     merges: int | None
-    """Number of workers with which merging takes as long as folding; None where nothing is merged."""
+    """Number of workers with which merging takes as long as folding; None if nothing is merged."""
 
     bandwidth: float = 0.0
     """Bytes per second of the file system."""
@@ -69,7 +70,7 @@ class Scaling:
 
 
 def scaling_of(plan: Plan) -> Scaling:
-    """Scaling of the sweep that takes the longest.
+    """Scaling of the sweep of a plan that takes the longest.
 
     The file system is described by ``plan.bandwidth``. On a device, whose rates are not those of a core, only
     streams count.
@@ -124,5 +125,5 @@ def tail_seconds(sweep: Pass) -> float:
 
 
 def merge_seconds(sweep: Pass) -> float:
-    """Seconds of one merge of as many streams as it takes at most."""
+    """Seconds of one merge, of at most ``FAN_IN`` streams; 0 if there is one stream."""
     return min(FAN_IN, sweep.streams) * sweep.accumulator_bytes * MERGE_BYTE_SECONDS * (sweep.streams > 1)

@@ -32,10 +32,10 @@ PROBE_SECONDS = 0.1
 """Seconds above which a panel is not read again; a faster one is, since its pages are new the first time."""
 
 ELEMENT_SECONDS = 0.5e-9
-"""Seconds to measure, center and convert one number of a panel."""
+"""Seconds to measure, center and convert one element of a panel."""
 
 SWEEP_SECONDS = 0.03
-"""Seconds of a sweep for graph, constants, checkpoints and algebra, whatever the matrix."""
+"""Seconds of overhead of a sweep: task graph, constants, checkpoints and algebra, whatever the matrix."""
 
 TASK_SECONDS = 0.003
 """Seconds of overhead for each task of a sweep."""
@@ -46,13 +46,13 @@ DRIVER_PRODUCTS = 30
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Measured speed of one core; feeds predicted seconds and nothing else."""
+    """Measured speeds of one core, used only to predict seconds."""
 
     flops_float32: float
     flops_float64: float
     read_bytes: float
     start_seconds: float = 0.0
-    """Seconds of a whole run of next to no numbers: interpreter, imports, compiled kernels."""
+    """Seconds of a whole run on almost no data: interpreter, imports, compiled kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Seconds:
     start: float
     read: float
     decode: float
-    """Seconds beyond reading as many plain bytes: decompression, or putting stored numbers in place."""
+    """Seconds beyond reading as many plain bytes: decompression, or putting stored entries in place."""
 
     compute: float
 
@@ -81,14 +81,14 @@ class Reading:
     """Measured speed of reading a matrix."""
 
     byte_seconds: float
-    """Seconds for each byte of the dense matrix, or of the stored numbers with their places."""
+    """Seconds for each byte of the dense matrix, or of the stored entries with their indices."""
 
     alone: bool
     """True if threads of a process wait for one another while they read."""
 
 
 def measured_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
-    """Measure reading by one panel from the middle of a matrix, read twice if that is quick.
+    """Measure the speed of reading a matrix by one panel from its middle, read twice if that is quick.
 
     Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read: the
     run reports why.
@@ -119,7 +119,9 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
 
 
 def measured_stored_reading(source: CompressedSource, lines: int) -> Reading | None:
-    """Measure reading by the stored numbers of some lines, with their places; None as above."""
+    """Measure the speed of reading stored entries, with their indices, by some lines (rows, or columns if it
+    is stored by these). None if there are no entries, or lines are too large or cannot be read.
+    """
     if isinstance(source, ShapeOnly) or not source.nnz:
         return None
     long = source.shape[0 if source.by == "rows" else 1]
@@ -148,7 +150,9 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Measured reading, once in a process: tables name the time of a stage more than once, and add it up."""
+    """Measured speed of reading, cached in this process: tables name the time of a stage more than once, and
+    add it up.
+    """
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:
@@ -161,7 +165,7 @@ def _known_reading(
 
 
 def _probed_rows(view: View, panel_rows: int) -> int:
-    """Number of long rows of a panel to measure reading by; 0 where that would take too much."""
+    """Number of lines of the longer side to measure reading by; 0 where that would take too much."""
     row_bytes = max(1, view.short * view.source.dtype.itemsize)
     rows = min(panel_rows, view.long, max(1, PROBE_BYTES // row_bytes))
     if not view.grid.splittable:
@@ -171,7 +175,7 @@ def _probed_rows(view: View, panel_rows: int) -> int:
 
 
 def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) -> Seconds:
-    """Predicted time of the passes that are likely, with the data in page cache."""
+    """Predicted time of the likely passes of a plan, with the data in page cache."""
     # Pairs of blocks are read by rows.
     orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
     takes_stored = any(sweep.numbers for sweep in plan.passes)
@@ -189,7 +193,7 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
 
 
 def work_seconds(plan: Plan, sweep: Pass, rates: Rates, reading: Reading) -> Seconds:
-    """Time of all segments of a sweep, one after the other."""
+    """Time of all segments of a sweep, if they ran one after the other in one thread."""
     plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
     beyond = 0.0
     if sweep.over == "matrix":
@@ -212,7 +216,7 @@ def _speed(plan: Plan, sweep: Pass, rates: Rates) -> float:
 
 
 def _driver_seconds(plan: Plan, rates: Rates) -> float:
-    """Seconds of algebra on blocks of the short side, in one thread."""
+    """Seconds of algebra between passes on blocks of vectors of the shorter side, in one thread."""
     if plan.groups:
         return 0.0
     short = plan.shape[1 if plan.orientation == "rows" else 0]
@@ -225,13 +229,15 @@ def _driver_seconds(plan: Plan, rates: Rates) -> float:
 
 
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
-"""Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
+"""Operations per second of matrix products of one core, by bytes of an element. Used to weigh methods and cut
+segments; not measured here."""
 
 NOMINAL_GATHERED_FLOPS = {4: 20e9, 8: 10e9}
-"""Such rates for products of stored numbers with gathered rows of a block."""
+"""Operations per second of sparse products of one core, by bytes of an element: stored entries times gathered
+rows of a block."""
 
 ORDER_SECONDS = 10e-9
-"""Seconds for a stored number that is brought into the order of columns, or checked and measured."""
+"""Seconds for a stored entry that is brought into the order of columns, or checked and measured."""
 
 NOMINAL_READ = 1.5e9
-"""Bytes per second that one core reads and touches."""
+"""Bytes per second that one core reads into memory and uses."""

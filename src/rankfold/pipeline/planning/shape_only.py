@@ -21,7 +21,7 @@ VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ShapeOnly:
-    """A ``Source`` of shape and type; reading it is an error."""
+    """A ``Source`` that has shape, type and chunks, but no values: reading it is an error."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -35,7 +35,7 @@ class ShapeOnly:
     def plain(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """A matrix without compression, or with small chunks: readable at any place."""
+        """A matrix that can be read at any place: without compression, or with small chunks."""
         rows, columns = (Grid.regular(length, length, splittable=True) for length in shape)
         return cls(shape, dtype, rows, columns, name, decoded)
 
@@ -53,11 +53,11 @@ class ShapeOnly:
     def sparse(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """A matrix stored by rows (CSR), where the count of stored numbers is not known."""
+        """A matrix stored by rows (CSR), whose number of stored entries is not known."""
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Bytes that reading a block of this size would take besides its buffer."""
+        """Bytes that reading a block of this size would take in addition to its buffer."""
         if self.column_grid.scattered:
             return VECTOR_BYTES + CODEC_BYTES * self.decoded + spread_bytes(rows)
         return 2 * rows * columns * self.dtype.itemsize if self.decoded else 0
@@ -70,13 +70,13 @@ class ShapeOnly:
         """No-op: there is nothing to check."""
 
     def fingerprint(self) -> str:
-        """Empty: it has no contents."""
+        """Empty, as the matrix has no contents."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOnly(ShapeOnly):
-    """A ``CompressedSource`` by rows, of shape, type and how many numbers are stored at most."""
+    """A sparse matrix stored by rows that has shape, type and a largest number of entries, but no values."""
 
     nnz: int = 0
     by: str = "rows"
@@ -85,11 +85,11 @@ class StoredOnly(ShapeOnly):
     def of(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], nnz: int, name: str = "", *, decoded: bool = True
     ) -> StoredOnly:
-        """A sparse matrix stored by rows with at most ``nnz`` numbers."""
+        """A sparse matrix stored by rows with at most ``nnz`` entries."""
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded, nnz)
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Pointers of lines ``top`` to ``bottom``, as if all lines were equally full."""
+        """CSR pointers of rows ``top`` to ``bottom``, as if all rows had equally many entries."""
         lines = np.arange(top, bottom + 1, dtype=np.float64)
         return (lines * (self.nnz / self.shape[0])).round().astype(np.int64)
 
@@ -98,7 +98,7 @@ class StoredOnly(ShapeOnly):
         raise TypeError("a plan reads nothing")
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Bytes that reading so many stored numbers would take."""
+        """Bytes that reading this many stored entries would take."""
         own = decoder_bytes("blosc", self.nnz * self.dtype.itemsize) if self.decoded else 0
         return VECTOR_BYTES + own + entry_bytes(self.shape[0], numbers)
 

@@ -8,10 +8,10 @@ PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 """Names of sweeps over the matrix that have a number."""
 
 COMPLETION = re.compile(r"completion-0*(\d+)")
-"""Names of sweeps that complete what is missing."""
+"""Names of sweeps that fill in missing values."""
 
 ROUND = re.compile(r"(assign|search|merge|visit|meet|join)-0*(\d+)")
-"""Names of sweeps of one round of partitions."""
+"""Names of sweeps of one round (a set of partitions of all rows, and the search in them)."""
 
 ROUND_WORDS = {
     "assign": "filling partitions",
@@ -64,7 +64,7 @@ WORDS = {
 """Plain words by the name of a sweep."""
 
 SHARES = ("lanczos", "filters")
-"""Sweeps that report the share done, in no unit, since the number of their steps is not known."""
+"""Sweeps that report the share done in per cent, since the number of their steps is not known."""
 
 STEMS = {
     "reflections": "triangular factor again",
@@ -96,7 +96,8 @@ def words_of(name: str) -> str:
 
 
 def unit_of(name: str, lines: str) -> str:
-    """What a sweep counts: ``lines``, which are rows or columns, unless it does not go along these.
+    """Unit that a sweep counts: ``lines``, which is ``"rows"`` or ``"columns"``, unless it goes along
+    neither.
 
     >>> unit_of("gram", "rows"), unit_of("iterations", "rows"), unit_of("lanczos", "rows")
     ('rows', 'steps', '%')

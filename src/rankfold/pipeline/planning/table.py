@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(plan: Plan) -> Lines:
-    """The numbers of a plan, one sweep a line."""
+    """A plan as text: its values, then a table with a line for each sweep."""
     rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
     for name, p in _groups(plan.passes):
         rows.append(
@@ -112,7 +112,9 @@ def _pairs(plan: Plan) -> tuple[str, ...]:
 
 
 def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
-    """Sweeps that repeat at the same cost, under one name and with the cost of each."""
+    """Sweeps with their names in words; those that repeat at the same cost are one item with the cost of
+    each.
+    """
     groups: list[tuple[Pass, ...]] = []
     while passes:
         period, times = _repetition(passes)
@@ -126,7 +128,9 @@ def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
 
 
 def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
-    """Number of sweeps that repeat at the beginning, one or the two of a round, and how often they occur."""
+    """Length of the pattern of sweeps that repeats at the beginning (1, or 2 in a round), and how often it
+    occurs.
+    """
     for period in (1, 2):
         times = 1
         while _comes_again(passes[:period], passes[period * times : period * (times + 1)]):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Traffic of one worker in one pass."""
+    """Bytes that one worker sends in one pass, and the least that it could."""
 
     regime: str
     """``"1-D"``, ``"2-D"`` or ``"3-D"``: the grid of workers that would send least."""
@@ -34,7 +34,7 @@ class Traffic:
 
 
 def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, float]:
-    """The regime, and words that one worker must receive.
+    """Regime of a product (see above), and the fewest words that one worker must receive.
 
     >>> least_words((1_000_000, 1000, 10), 4)
     ('1-D', 7500.0)
@@ -52,7 +52,9 @@ def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, fl
 
 
 def panel_traffic(long: int, short: int, rank: int, workers: int) -> Traffic:
-    """Traffic of a pass over panels: the short factor goes to every worker, sums of its size come back."""
+    """Traffic of a pass over panels: each worker gets the factor of the shorter side, and sums of its size
+    come back.
+    """
     regime, words = least_words((long, short, rank), workers)
     message_bytes = short * rank if workers > 1 else 0
     return Traffic(regime, 2 * 8 * message_bytes, int(2 * 8 * words))

@@ -20,7 +20,7 @@ from rankfold.pipeline.errors import DataError
 Array = npt.NDArray[Any]
 
 BLOCK_NUMBERS = 2**20
-"""Most stored numbers of a block, unless a single row has more."""
+"""Most stored weights of a block, unless a single row has more."""
 
 POINTERS = 2**18
 """Rows whose pointers are read at a time."""
@@ -31,11 +31,11 @@ AHEAD = 2
 
 @dataclass(slots=True)
 class GraphBlocks:
-    """A graph by blocks of rows."""
+    """Stored graph that is iterated over in blocks of consecutive rows."""
 
     source: CompressedSource
     stay: bool
-    """True if blocks stay in memory."""
+    """True if blocks stay in memory once they are read."""
 
     edges: Array
     """(blocks + 1,) first row of each block, and the number of rows."""
@@ -44,7 +44,7 @@ class GraphBlocks:
 
     @classmethod
     def of(cls, source: CompressedSource, *, stay: bool) -> GraphBlocks:
-        """Cut a graph into blocks of up to ``BLOCK_NUMBERS`` stored numbers."""
+        """Cut a graph into blocks of rows with up to ``BLOCK_NUMBERS`` stored weights."""
         rows, edges, first = source.shape[0], [0], 0
         for top in range(0, rows, POINTERS):
             ends = source.pointers(top, min(rows, top + POINTERS))

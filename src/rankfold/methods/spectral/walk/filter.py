@@ -40,24 +40,25 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SPARE = 6
-"""Fewest vectors of a block beyond those wanted: filters begin at the last of them."""
+"""Fewest vectors of a block beyond the wanted ones. A filter keeps eigenvalues below that of the last
+small."""
 
 NARROWEST, WIDEST = 8, 32
-"""Fewest columns of a block, and most that are a power of two: whole cache lines, up to as many columns as
-are multiplied at a time."""
+"""Fewest columns of a block of vectors, so that rows fill cache lines. Up to the second, widths are powers of
+two: as many columns are multiplied at a time."""
 
 GROWTH = 10.0
-"""Most growth of the last wanted vector by a filter, relative to unwanted ones."""
+"""Most growth of the last wanted vector by one filter, relative to unwanted vectors."""
 
 LONGEST = 1e8
-"""Most growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
+"""Most growth by one filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
 
 LEAST_STEPS = 2
 MOST_STEPS = 2000
 
 
 def block_width(wanted: int) -> int:
-    """Columns of a block for so many eigenvectors.
+    """Columns of the block of vectors for this many eigenvectors.
 
     >>> [block_width(k) for k in (1, 2, 3, 10, 11, 26, 27, 100)]
     [8, 8, 16, 16, 32, 32, 40, 136]
@@ -69,7 +70,7 @@ def block_width(wanted: int) -> int:
 
 @dataclass(slots=True)
 class Filter:
-    """A block of vectors that filters turn to the leading eigenvectors."""
+    """Block of vectors that converges to the leading eigenvectors by one Chebyshev filter after the other."""
 
     walk: Walk
     vertices: Vertices
@@ -111,8 +112,9 @@ class Filter:
         return cls(walk, vertices, groups, wanted, tol, most_reads, x, np.empty(0), [])
 
     def run(self, part: Path | None, tell: Callable[[float], None]) -> None:
-        """Filter until errors are small enough or all reads are used; ``tell`` is called with ``excess`` each
-        time.
+        """Filter until errors are small enough, or all reads are used.
+
+        Calls ``tell`` before each filter with the largest error relative to its target.
 
         ``part`` is the path where the block is saved meanwhile, or None.
         """
@@ -146,7 +148,7 @@ class Filter:
         return True
 
     def _step_count(self) -> int:
-        """Number of steps of the next filter, for the group that needs most."""
+        """Number of steps of the next filter, for the group of rows that needs most."""
         steps = [LEAST_STEPS]
         for pairs in self.pairs:
             needed = min(2 * pairs.needed(self.wanted, self.tol), GROWTH)
@@ -158,7 +160,7 @@ class Filter:
         return max(LEAST_STEPS, min(max(steps), most, MOST_STEPS, self.most_reads - self.walk.reads))
 
     def _filtered(self, steps: int) -> Float64:
-        """The block after a filter of so many steps; ``y`` holds the product of the first."""
+        """(m, b) block of vectors after a filter of ``steps`` steps; the first one uses the product ``y``."""
         ends = np.ones(len(self.vertices.scale)), np.ones(len(self.vertices.scale))
         for group, pairs in zip(self.groups, self.pairs, strict=True):
             ends[0][group], ends[1][group] = _interval(pairs.values[-1])
@@ -175,7 +177,7 @@ class Filter:
         return now
 
     def _turn(self, z: Float64) -> None:
-        """Rayleigh-Ritz step: leading Ritz vectors of the span of a block, which is overwritten."""
+        """Rayleigh-Ritz step: set ``x``, ``y`` and ``pairs`` from the span of ``z``, which is overwritten."""
         self._take_out(z)
         for group in self.groups:
             some = z[group]

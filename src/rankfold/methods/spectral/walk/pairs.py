@@ -16,20 +16,20 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Error of an eigenvalue, between -1 and 1, that more steps do not lower."""
+"""Error of an eigenvalue, which lies between -1 and 1, that more steps do not reduce."""
 
 SAFETY = 4.0
 """Factor of estimates that take residuals to be small relative to gaps."""
 
 
 class RitzPairs(NamedTuple):
-    """Ritz pairs of a block of vectors in some rows, from the largest value."""
+    """Ritz pairs of a block of vectors on some rows, from the largest Ritz value on."""
 
     values: Float64
     """(b,) Ritz values."""
 
     residuals: Float64
-    """(b,) length of N x - theta x."""
+    """(b,) lengths of N x - theta x, with N the symmetric matrix of the walk."""
 
     def errors(self, wanted: int) -> Float64:
         """(wanted,) estimated errors of the first values: amounts that they may still rise by.

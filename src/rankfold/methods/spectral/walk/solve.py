@@ -25,7 +25,7 @@ FEW_ROWS = 512
 """Number of rows up to which all eigenvectors are computed."""
 
 BESIDE = -3.0
-"""Shift of the eigenvalue 1 of known vectors, to below all others, which are at least -1."""
+"""Shift by which the eigenvalue 1 of known vectors is moved below all others, which are at least -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,11 @@ def leading_eigenvectors(
     part: Path | None,
     tell: Callable[[float], None],
 ) -> Eigenvectors:
-    """Compute as many eigenvectors as are asked for; see ``Filter.run`` for ``part`` and ``tell``."""
+    """Compute as many eigenvectors as are asked for.
+
+    ``part`` is the path of a checkpoint, or None; ``tell`` is called with the largest error relative to its
+    target.
+    """
     apart = asked.apart and len(vertices.sizes) != 1
     known = 0 if apart else min(asked.n_components, len(vertices.sizes) - 1)
     wanted, rows = asked.n_components - known, len(vertices.scale)
@@ -83,7 +87,7 @@ def leading_eigenvectors(
 
 
 def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int) -> Eigenvectors:
-    """Known eigenvectors, followed by those of Ritz pairs."""
+    """Known eigenvectors, of eigenvalue 1 without errors, followed by the computed ones."""
     wanted, zeros = vectors.shape[1], np.zeros(known.shape[1])
     values, none = pairs[0].values[:wanted] if pairs else np.zeros(wanted), np.zeros(wanted)
     return Eigenvectors(
@@ -107,7 +111,7 @@ def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
 
 
 def is_dense(rows: int, wanted: int) -> bool:
-    """True if a graph of so many rows is made dense for so many eigenvectors."""
+    """True if ``wanted`` eigenvectors of a graph of ``rows`` rows are computed from a dense matrix."""
     return rows <= FEW_ROWS or 3 * block_width(wanted) >= rows
 
 

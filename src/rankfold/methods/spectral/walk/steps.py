@@ -17,11 +17,11 @@ from rankfold.pipeline.data.source import Csr
 Float64 = npt.NDArray[np.float64]
 
 PIECES = 4
-"""Pieces of a block for each thread, since rows have different numbers of edges."""
+"""Pieces of a block of rows for each thread, since rows have different numbers of edges."""
 
 
 class Walk:
-    """A graph and the threads that multiply with it."""
+    """A stored graph and a pool of threads, for products of the graph with blocks of vectors."""
 
     def __init__(self, blocks: GraphBlocks, threads: int) -> None:
         self.blocks, self.threads = blocks, threads

@@ -40,7 +40,7 @@ class Vertices:
     """(m,) divisor of weights at either end: a power of row sums, 1 where there are no edges."""
 
     labels: Int64
-    """(m,) component of each, the largest first, by number of vertices; -1 where there are no edges."""
+    """(m,) component of each vertex, in order of decreasing size; -1 where there are no edges."""
 
     sizes: Int64
     """(c,) number of vertices of each component."""
@@ -55,7 +55,7 @@ class Vertices:
 
     @property
     def roots(self) -> Float64:
-        """(m,) square roots of degrees: in each component the vector of the eigenvalue 1, of any length."""
+        """(m,) square roots of degrees, which in each component are the eigenvector of 1, of any length."""
         return inverse(self.scale) / self.density
 
     def constants(self) -> Float64:
@@ -66,7 +66,7 @@ class Vertices:
 
 
 def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) -> Vertices:
-    """Vertices from one read of a graph, or two where weights are divided by densities.
+    """Degrees and components from one read of a graph, or two where weights are divided by densities.
 
     Raises
     ------
@@ -89,7 +89,10 @@ def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) ->
 
 
 def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
-    """Row sums, and parents of components; checks that row and column sums agree, with random factors."""
+    """Row sums, and parents of vertices in a forest of components.
+
+    Compares row and column sums under random factors.
+    """
     rows = blocks.source.shape[0]
     degrees, parents = np.empty(rows), np.arange(rows)
     factors = gaussian_rows(seed, Purpose.GRAPH_FACTORS, (0, rows), 1)[:, 0]
@@ -112,7 +115,12 @@ def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
 
 
 def _by_size(least: Int64) -> tuple[Int64, Int64]:
-    """Labels from the least vertex of each component, the largest component first, and sizes."""
+    """Labels of components, the largest first, and their sizes.
+
+    ``least`` (m,) is the least vertex of the component of each vertex, -1 where there are no edges.
+
+    ``least`` (m,) is the least vertex of each vertex's component, or -1.
+    """
     names, labels, sizes = np.unique(least, return_inverse=True, return_counts=True)
     first = int(names[0] == -1)
     order = np.argsort(-sizes[first:], kind="stable")
