@@ -128,9 +128,7 @@ class DrawRows(OverRows):
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute residuals of the rows of a panel, grain by grain; sum them, and keep rows with small
-        keys.
-        """
+        """Compute the residuals of a panel, grain by grain; sum them, and keep the rows of smallest keys."""
         for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
             residual = residuals_of(rows, own, work.rows, work.inverse, self.choice)
             state["own"] += own.sum()

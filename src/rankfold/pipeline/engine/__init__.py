@@ -1,14 +1,14 @@
 """Running sweeps, and the state that a process holds for them.
 
-blocks          grains, panels, streams
-fold            steps of a sweep over rows on a panel, and the memory of its buffers and sums
+blocks          grains (rows of one product), panels (rows read at once), streams (panels folded in order)
+fold            what a sweep over rows does with a panel, and the memory of its buffers and sums
 device          placement of the arrays of a segment, on host or device
 sweep           a sweep over rows
 pairs           blocks that are compared, and in what order
 pair_sweep      a sweep over pairs of blocks
-attempt         workspaces and progress that a process holds for a sweep
+attempt         workspaces and progress of a process in one attempt at a sweep
 by_reference    data that tasks share, read once by a process
-run             the sweeps of one request, and their tallies
+run             files of one request, its sweeps, and counts of passes, seconds and bytes
 keeping         durability of the files of a run
 scheduler       interface to the place where sweeps run, and its budget
 memory          memory that a process really holds

@@ -1,8 +1,8 @@
 """State of one process during one attempt at a sweep: workspaces, progress, and a request to stop.
 
-Buffers outlive segments, since fresh ones would cost a page fault for every 4 KiB. They do not outlive the
-attempt: each has a lease of its own, so a worker that lives on cannot use the constants of one request for
-the next.
+A segment is a part of a sweep, the unit of work of a worker. Buffers outlive segments, since fresh ones would
+cost a page fault for every 4 KiB. They do not outlive the attempt: each has a lease of its own, so a worker
+that lives on cannot use the constants of one request for the next.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _COUNT = itertools.count()
 
 
 class Attempt:
-    """State of one attempt in this process."""
+    """Workspaces, progress and request to stop of one attempt at a sweep, in this process."""
 
     def __init__(self, limit: int) -> None:
         self.reached: dict[int, int] = {}
-        """Number of rows of each stream that are folded, in whatever process that was."""
+        """Number of rows done of each stream (panels that are folded in order), in whatever process."""
 
         self.stopped = False
         self.ending: type[Exception] = Interrupted
@@ -41,7 +41,8 @@ class Attempt:
     def workspace(
         self, make: Callable[[], Any], prefer: Callable[[Any], bool] = lambda work: True
     ) -> Iterator[Any]:
-        """A workspace that an earlier segment left, or a new one; at most as many at once as were planned.
+        """Context with a workspace that an earlier segment left, or a new one; at most as many at once as
+        planned.
 
         Of several idle ones, one that ``prefer`` accepts is taken first, for what it holds.
         """
@@ -62,13 +63,13 @@ class Attempt:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Take the place of a segment, whose workspace is idle while accumulators are merged."""
+        """Context of a merge, which counts as a segment: the workspace of one is idle meanwhile."""
         with self._gate, self.working():
             yield
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Count as active without waiting for a place: for tasks that wait for each other."""
+        """Context that counts as active without waiting for a place: for tasks that wait for each other."""
         with _LOCK:
             self.active += 1
         try:
@@ -78,7 +79,7 @@ class Attempt:
                 self.active -= 1
 
     def reach(self, stream: int, rows: int) -> None:
-        """Record the rows of a stream that are folded: a segment that is run again counts once."""
+        """Record that ``rows`` rows of a stream are folded; a segment that runs again counts once."""
         with _LOCK:
             self.reached[stream] = rows
 
@@ -95,12 +96,15 @@ class Attempt:
 
 
 def new_lease(folder: object) -> str:
-    """A name for an attempt that no other attempt on any machine has had."""
+    """Name for an attempt that no attempt on any machine has had before."""
     return f"{folder}@{os.uname().nodename}-{os.getpid()}-{time.time_ns()}-{next(_COUNT)}"
 
 
 def attempt(lease: str, limit: int) -> Attempt:
-    """The attempt of a lease; idle buffers of other attempts in this process are freed."""
+    """The attempt with this lease (its unique name), made if there is none.
+
+    Frees idle buffers of other attempts in this process.
+    """
     with _LOCK:
         for name, other in _ATTEMPTS.items():
             if name != lease:
@@ -127,7 +131,7 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
 
 
 def note_progress(lease: str, rows: dict[int, int]) -> None:
-    """Record the progress of streams in another process; attempts that have ended ignore it."""
+    """Record the rows done of streams in another process; ignored for attempts that have ended."""
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:
@@ -135,13 +139,16 @@ def note_progress(lease: str, rows: dict[int, int]) -> None:
 
 
 def progress_of_all() -> dict[str, dict[int, int]]:
-    """Number of rows folded of each stream, for every attempt in this process."""
+    """Number of rows done of each stream, for every attempt in this process, by its lease."""
     with _LOCK:
         return {lease: dict(own.reached) for lease, own in _ATTEMPTS.items() if own.reached}
 
 
 def stop_attempt(lease: str) -> bool:
-    """Ask segments to save a checkpoint after their panel and end; True if none is left in this process."""
+    """Ask the segments of an attempt to save a checkpoint after their panel and end.
+
+    True if none is left in this process.
+    """
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:
@@ -150,6 +157,6 @@ def stop_attempt(lease: str) -> bool:
 
 
 def end_attempt(lease: str) -> None:
-    """Free what an attempt holds in this process."""
+    """Free all that an attempt holds in this process."""
     with _LOCK:
         _ATTEMPTS.pop(lease, None)

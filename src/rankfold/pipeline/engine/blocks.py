@@ -31,8 +31,8 @@ rows flops."""
 
 
 READ_SPEED = {"cpu": 1, "gpu": 16}
-"""Factor by which reading and multiplying a byte is faster, by kind of device; accumulators are written at
-the same speed."""
+"""Factor by which a byte is read and multiplied faster, by kind of device; accumulators are written at the
+same speed on all."""
 
 READS_PER_BYTE = 64
 """Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
@@ -41,16 +41,16 @@ and merging an accumulator takes some 4 ns a byte, reading and multiplying the d
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A long axis cut into panels, the panels into grains, runs of panels into streams."""
+    """An axis cut into panels (rows read at once), panels into grains; streams are runs of panels."""
 
     panels: npt.NDArray[np.int64]
-    """Edges of the panels."""
+    """Edges of the panels, as rows of the axis."""
 
     streams: npt.NDArray[np.int64]
     """Edges of the streams, as indices of panels."""
 
     grain_rows: int
-    """Largest number of rows in one grain."""
+    """Largest number of rows in one grain, the rows of one matrix product."""
 
     panel_rows: int = field(init=False, repr=False, compare=False)
     """Rows of the tallest panel."""
@@ -75,22 +75,25 @@ class Cut:
         return int((-(-np.diff(self.panels) // self.grain_rows)).sum())
 
     def panel(self, index: int) -> tuple[int, int]:
-        """First and one past the last row of a panel."""
+        """First row of a panel, and the end."""
         return int(self.panels[index]), int(self.panels[index + 1])
 
 
 MOST_STREAMS = 256
-"""Most streams of panels with much work, where sums are small."""
+"""Most streams where sums are small, and panels have much work."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
-    """Panels with these edges in as many streams as allowed: for small sums, and panels with much work."""
+    """Cut into given panels, and as many streams as allowed: for small sums, and panels with much work.
+
+    ``rows`` is the number of rows of a grain.
+    """
     count = min(len(panels) - 1, MOST_STREAMS)
     return Cut(panels, np.arange(count + 1, dtype=np.int64) * (len(panels) - 1) // count, rows)
 
 
 def grain_rows(row_bytes: int, device: str = "cpu") -> int:
-    """Rows of one GEMM for rows of ``row_bytes`` bytes.
+    """Number of rows of one matrix product, where a row takes ``row_bytes`` bytes.
 
     >>> grain_rows(8000), grain_rows(768), grain_rows(4_000_000), grain_rows(8000, "gpu")
     (1048, 10922, 67, 8388)
@@ -139,7 +142,7 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
 
 
 def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int64:
-    """Edges of the panels for chunks of one length, without listing the edges of chunks that are joined."""
+    """Edges of the panels for chunks of equal length; does not list edges between chunks that are joined."""
     count, chunk = -(-length // chunk), min(chunk, length)
     last = length - (count - 1) * chunk
     if count == 1 or (chunk + last > rows and (count == 2 or 2 * chunk > rows)):
@@ -162,7 +165,7 @@ def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int
 
 
 def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
-    """Edges of chunks, of which no two are joined, and of the pieces that ``grains`` makes: maybe many."""
+    """Edges of panels where no two chunks are joined, and tall ones are cut into pieces as by ``grains``."""
     pieces = -(-lengths // rows)
     whole, rest = np.divmod(lengths, pieces)
     chunk = np.repeat(np.arange(len(lengths)), pieces)
@@ -237,21 +240,21 @@ def _grains_between(edges: Int64, rows: int) -> int:
 
 
 Pointers = Callable[[int, int], npt.NDArray[np.int64]]
-"""Stored numbers before each of lines ``top:bottom``, and before the next one."""
+"""Function of ``top`` and ``bottom``: number of stored entries before each of the lines ``top:bottom`` (rows,
+or columns if the store is by columns), and before line ``bottom``."""
 
 PANEL_NUMBERS = 2**20
-"""Most stored numbers of a panel: results by line, and the numbers in another order, stay in cache."""
+"""Most stored entries of a panel: its results by line, and the entries in another order, stay in cache."""
 
 PANEL_LINES = 2**14, 2**16
-"""Most lines of a panel: the first number, or up to the second while the panel has fewer stored numbers than
-``NUMBERS_PER_PLACE`` for each place."""
+"""Most lines of a panel: the first value; or more, up to the second, while a panel has fewer stored entries
+than ``NUMBERS_PER_PLACE`` for each index of the short side."""
 
 NUMBERS_PER_PLACE = 2
-"""Stored numbers for each place of the short side, each of which costs a look in every panel."""
+"""Stored entries wanted for each index of the short side, since each index costs a look in every panel."""
 
 GRAINS_PER_PANEL = 4
-"""Grains of dense numbers that take as long as a panel of stored ones: a byte of these takes four times as
-long."""
+"""Dense grains that take as long as a panel of stored entries: a byte of these takes four times as long."""
 
 POINTER_SLICE = 2**16
 """Pointers processed at a time."""
@@ -265,22 +268,22 @@ def cut_by_numbers(
     number_bytes: int,
     accumulator_bytes: int,
 ) -> tuple[Cut, int]:
-    """Cut lines of a sparse matrix into panels of about as many stored numbers, or of a single line.
+    """Cut the lines of a sparse matrix into panels of about equally many stored entries, or of a single line.
 
     Where chunks of lines are not to be split, a panel has whole ones, or a single one.
 
     Parameters
     ----------
     pointers : function
-        Stored numbers before each of lines ``top:bottom``, and before the next one.
+        Number of stored entries before each of lines ``top:bottom``, and before line ``bottom``.
     grid : Grid
         Native chunks along the lines.
     places : int
-        Places of each line: the length of the short side.
+        Length of a line, which is the short side.
     numbers : int
-        Stored numbers in all.
+        Number of stored entries in all.
     number_bytes : int
-        Bytes of a stored number, with its place.
+        Bytes of a stored entry, with its index.
     accumulator_bytes : int
         Bytes of the sums of a stream.
 
@@ -289,7 +292,7 @@ def cut_by_numbers(
     cut : Cut
         A panel is a grain.
     fullest : int
-        Most numbers of a panel.
+        Most stored entries of a panel.
 
     >>> full = np.cumsum([0] + [2**19] * 5)
     >>> lines = Grid.regular(5, 5, splittable=True)
@@ -310,7 +313,7 @@ def cut_by_numbers(
 
 
 def most_numbers(pointers: Pointers, edges: npt.NDArray[np.int64]) -> int:
-    """Stored numbers of the fullest panel between given edges; see ``cut_by_numbers``.
+    """Number of stored entries of the fullest panel between given edges; see ``cut_by_numbers``.
 
     >>> full = np.array([0, 5, 6, 9, 10])
     >>> most_numbers(lambda a, b: full[a : b + 1], np.array([0, 2, 4]))
@@ -320,7 +323,7 @@ def most_numbers(pointers: Pointers, edges: npt.NDArray[np.int64]) -> int:
 
 
 def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Stored numbers before each edge."""
+    """Number of stored entries before each edge."""
     before = np.empty(len(edges), np.int64)
     for top in range(0, int(edges[-1]), POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, int(edges[-1]))
@@ -331,13 +334,13 @@ def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _most_lines(lines: int, places: int, numbers: int) -> int:
-    """Most lines of a panel."""
+    """Most lines of a panel, for this many lines, indices of the short side, and stored entries."""
     tall = lines * min(NUMBERS_PER_PLACE * places, PANEL_NUMBERS) // max(numbers, 1)
     return min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
 
 
 def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of panels of whole chunks, and most numbers of one."""
+    """Edges of panels that are whole chunks, and most stored entries of a panel."""
     ends, before = grid.edges.tolist(), _numbers_before(pointers, grid.edges).tolist()
     chosen = [0]
     for i in range(1, len(ends) - 1):
@@ -350,7 +353,7 @@ def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.N
 
 
 def _number_edges(pointers: Pointers, lines: int, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of the panels, each with as many lines as allowed, and most numbers of one."""
+    """Edges of panels, each with as many lines as allowed, and most stored entries of a panel."""
     edges, start, before, fullest = [0], 0, 0, 0
     for top in range(0, lines, POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, lines)

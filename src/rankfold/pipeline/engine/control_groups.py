@@ -87,11 +87,11 @@ def _limit_files(proc: Path, groups: bytes) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """Mount of a tree of groups that may limit memory."""
+    """Mount point of a tree of control groups that may limit memory."""
 
     is_v2: bool
     root: PurePosixPath
-    """Group that the folder of the mount stands for."""
+    """Control group that the folder of the mount stands for."""
 
     folder: Path
 
@@ -110,7 +110,7 @@ def _mounts(proc: Path) -> tuple[_Mount, ...]:
 
 
 def _mounts_in(text: str) -> Iterator[_Mount]:
-    """Mounts of such trees; see proc_pid_mountinfo(5)."""
+    """Mounts of control groups in the text of ``mountinfo``; see proc_pid_mountinfo(5)."""
     for line in text.splitlines():
         first, _, last = line.partition(" - ")
         fields, (kind, _, options) = first.split(), last.split()[:3]

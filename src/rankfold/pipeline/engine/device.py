@@ -29,55 +29,55 @@ Kernel = Callable[..., Any]
 
 
 class Slot(Protocol):
-    """Buffer for one panel: threads read into it on the host, and kernels find it where they compute."""
+    """Buffer of one panel (rows read at once): read into on the host, found by kernels on the device."""
 
     @property
     def staged(self) -> Array:
         """The panel as it was read, on the host."""
 
     def recall(self, name: Hashable) -> bool:
-        """Take the panel that was kept under a name; False if there is none."""
+        """Use the panel that was kept under a name; False if there is none."""
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """Host buffer to read a panel of that shape into, once the panel before is no longer needed."""
+        """Host buffer to read a panel of that shape into, once the previous panel is no longer needed."""
 
     def lend(self, panel: Array) -> None:
         """Use a panel in memory that the slot does not own, without a copy."""
 
     def send(self, name: Hashable = None) -> None:
-        """Move the panel to where it is computed with; it is kept under a name if there is room."""
+        """Move the panel to the device it is computed on; it is kept there under a name if there is room."""
 
     def array(self) -> Array:
-        """The panel where it is computed with."""
+        """The panel as an array on the device it is computed on."""
 
     def release(self) -> None:
-        """Give up the panel: only operations that were started so far need it."""
+        """Give up the panel: only operations that were started before need it."""
 
 
 class Device(Protocol):
-    """A place for arrays."""
+    """Memory in which arrays are placed and computed with: that of the host, or of a GPU."""
 
     name: str
     writes_over_panels: bool
     """True if steps may overwrite a panel that was read; False where it is kept for the next pass."""
 
     def core_type(self) -> str:
-        """Name of the property that the last bits of its results depend on."""
+        """Name of the processor and libraries, on which the last bits of results depend."""
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A buffer that is not initialized."""
+        """An array on the device that is not initialized."""
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """An array of the host as a buffer of the device, in the type that it is computed with."""
+        """An array of the host as an array of the device, converted to the type it is computed with."""
 
     def bring(self, array: Array) -> Array:
-        """An array of the host as it is, or a copy on the device."""
+        """An array of the host itself, or its copy on the device, in its own type."""
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Slot:
-        """A slot for a panel."""
+        """A slot for panels of up to this shape."""
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
-        """Fill an array with what ``read`` writes into an array of the host."""
+        """Fill an array of the device: ``read`` writes the values into an array of the host."""
 
     def send(self, array: Array, receive: Callable[[Array], None]) -> None:
         """Call ``receive`` with the array on the host, as it is now; ``receive`` must not keep that array.
@@ -86,26 +86,28 @@ class Device(Protocol):
         """
 
     def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
-        """True if the caller is to go on, where ``flag`` must hold; ``otherwise`` is called if it does not.
+        """Check that ``flag`` is true; ``otherwise`` is called if it is not.
+
+        True if the caller is to go on.
 
         On the host the flag is known. A device is not waited for: the caller goes on, and ``otherwise`` is
         called when the panel is done.
         """
 
     def settle(self) -> None:
-        """Wait until all that was sent has arrived."""
+        """Wait for the device; then deliver arrays passed to ``send``, and evaluate checks of ``holds``."""
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Limit arrays to the planned bytes from here on; panels of other runs are freed."""
+        """Limit arrays to the planned bytes from now on, and free panels of runs other than ``run``."""
 
     def forget(self) -> None:
         """Free all panels that are kept."""
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """Sums of a stream, with the resident ones on the device."""
+        """Sums of a stream as the device needs them: those named in ``resident`` on the device."""
 
     def unload(self, state: State) -> State:
-        """Sums of a stream, all of them on the host."""
+        """Sums of a stream, all copied to the host."""
 
 
 def runs_on_device(kernels: Iterable[Kernel]) -> bool:
@@ -134,7 +136,7 @@ class HostSlot:
         self.staged = staged
 
     def recall(self, name: Hashable) -> bool:
-        """False, as no panel is kept."""
+        """Always False, as no panel is kept."""
         return False
 
     def room(self, shape: tuple[int, ...]) -> Array:
@@ -157,7 +159,7 @@ class HostSlot:
 
 
 class Host:
-    """The memory of the process: nothing moves."""
+    """The device that is the memory of this process: nothing moves."""
 
     name = "cpu"
     writes_over_panels = True
@@ -197,7 +199,7 @@ class Host:
         return bool(flag)
 
     def settle(self) -> None:
-        """No-op: all has arrived."""
+        """No-op: ``send`` and ``holds`` have been carried out at once."""
 
     def limit(self, nbytes: int, run: Hashable) -> None:
         """No-op: memory of the host is watched elsewhere."""
@@ -219,7 +221,7 @@ HOST = Host()
 
 @functools.cache
 def cuda() -> Device:
-    """The device of this process; taken when it is first asked for."""
+    """The GPU of this process, taken when it is first asked for."""
     from rankfold.pipeline.gpu import Cuda
 
     device: Device = Cuda()
@@ -229,10 +231,10 @@ def cuda() -> Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Cores and memory of the processes that tasks ran in, as the tasks report them."""
+    """Processors and peak memory of the processes that tasks ran in, as the tasks report them."""
 
     cores: frozenset[tuple[str, str]]
-    """Pairs of a kind of device, and the name of what its last bits depend on."""
+    """Pairs of a kind of device, and the ``core_type`` on which the last bits of its results depend."""
 
     peak_bytes: int
 
@@ -241,12 +243,12 @@ class Report:
 
     @staticmethod
     def of(reports: Iterable[Report]) -> Report:
-        """One report for all of these."""
+        """Join reports into one."""
         return functools.reduce(operator.or_, reports)
 
 
 def refuse_mixed(report: Report) -> None:
-    """Raise ``PlanError`` where cores differ in the last bits that they give."""
+    """Raise ``PlanError`` where processes ran kernels that differ in the last bits of results."""
     for kind in {kind for kind, _ in report.cores}:
         cores = sorted(core for each, core in report.cores if each == kind)
         if len(cores) > 1:

@@ -29,11 +29,14 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 
 class Fold(Protocol):
-    """Steps of a sweep on each panel. Picklable: holds paths and small arrays, never an open store."""
+    """What a sweep does with each panel (rows read at once).
+
+    Picklable: holds paths and small arrays, never an open store.
+    """
 
     @property
     def cut(self) -> Cut:
-        """Panels and streams of the long axis."""
+        """Panels, and streams (panels folded in order), of the long axis."""
 
     @property
     def slots(self) -> int:
@@ -41,22 +44,22 @@ class Fold(Protocol):
 
     @property
     def row_seconds(self) -> float:
-        """Nominal seconds of one row of one panel, which decide where segments are cut."""
+        """Nominal seconds to fold one row, which decide where segments (the units of work) are cut."""
 
     def start(self) -> State:
-        """Accumulator of no rows."""
+        """Sums (accumulator) of a stream before its first panel."""
 
     def workspace(self, device: Device = HOST) -> Any:
-        """Everything a segment needs to allocate, on the device that it is computed on."""
+        """Everything a segment needs to allocate or load, on the device that it is computed on."""
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
-        """Fetch rows ``start:stop`` into a slot."""
+        """Read rows ``start:stop`` into panel buffer ``slot``."""
 
     def step(self, state: State, work: Any, start: int, stop: int, slot: int) -> None:
-        """Fold the panel in a slot into ``state``, in place."""
+        """Fold rows ``start:stop``, in panel buffer ``slot``, into the sums ``state``, in place."""
 
     def merge(self, total: State, other: State) -> None:
-        """Add ``other`` to ``total``, in place; on the host."""
+        """Add the sums ``other`` of one stream to ``total``, in place; on the host."""
 
     @property
     def resident(self) -> frozenset[str]:
@@ -64,7 +67,7 @@ class Fold(Protocol):
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device, if the fold has code for one."""
+        """Most memory that the fold takes on a device, if it has code for one."""
 
 
 # Declared folds ---------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ Float64 = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A working array of a step."""
+    """Shape and type of a working array that a step of a fold needs."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any] = Float64
@@ -89,14 +92,14 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Constant(Buffer):
-    """An array of a part that the driver has written, in the type that it is needed in."""
+    """A buffer that is filled from a file of arrays that the driver has written, converted to its type."""
 
     part: Path = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
 class Given(Buffer):
-    """A small array that the fold itself holds."""
+    """A buffer that is filled from a small array of the fold itself."""
 
     array: Array | None = None
 
@@ -113,35 +116,35 @@ class Given(Buffer):
 
 @dataclass(frozen=True, slots=True)
 class ScratchConstant(Buffer):
-    """A narrow matrix on scratch that a segment holds as a whole."""
+    """A buffer that is filled with a whole narrow matrix from scratch."""
 
     matrix: ScratchMatrix | None = None
 
     @classmethod
     def of(cls, matrix: ScratchMatrix) -> ScratchConstant:
-        """A buffer for all of a matrix."""
+        """A buffer for the whole of a scratch matrix."""
         return cls((matrix.rows, matrix.columns), matrix.dtype, matrix)
 
 
 @dataclass(frozen=True, slots=True)
 class Sum(Buffer):
-    """An array that a stream accumulates; those of two streams are added up unless ``join`` is given."""
+    """An array that a stream accumulates; arrays of two streams are added unless ``join`` is given."""
 
     empty: Callable[[], Array] | None = None
-    """Function that gives the sum of no rows, where that is not zero."""
+    """Function that gives the array before the first panel, where that is not zero."""
 
     join: Callable[[Array, Array], Array] | None = None
     """Function that combines the arrays of two streams, where that is not their sum."""
 
     on_host: bool = False
-    """True if it stays on the host, as counts that are looked at do."""
+    """True if it stays on the host, as counts do that steps look at."""
 
     def of_no_rows(self) -> Array:
-        """Value that a stream starts with."""
+        """Array that a stream starts with, before its first panel."""
         return np.zeros(self.shape, self.dtype) if self.empty is None else self.empty()
 
     def combine(self, total: Array, other: Array) -> Array:
-        """Array of two streams together; in place if they are added."""
+        """Join the arrays of two streams; in place if they are added."""
         if self.join is not None:
             return self.join(total, other)
         total += other
@@ -165,20 +168,20 @@ class DeclaredFold:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All kernels that its steps call: it runs on a device if each of them has a body there."""
+        """All kernels that steps call: the fold runs on a device if each of them has a body for it."""
         return ()
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers and constants by name."""
+        """Working arrays and constants of a step, by name."""
         return {}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of a stream by name."""
+        """Arrays that a stream accumulates, by name."""
         raise TypeError(f"{type(self).__name__} adds nothing up")
 
     @property
     def beside_bytes(self) -> int:
-        """Additional bytes of a step: results of expressions, copies of LAPACK, panels."""
+        """Additional bytes of a step, besides buffers and sums: temporaries, copies of LAPACK, panels."""
         return 0
 
     @property
@@ -199,16 +202,16 @@ class DeclaredFold:
         return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.beside_bytes
 
     def start(self) -> State:
-        """Sums of no rows."""
+        """Sums of a stream before its first panel, by name."""
         return {name: each.of_no_rows() for name, each in self.sums().items()}
 
     @property
     def resident(self) -> frozenset[str]:
-        """Names of sums that stay on the device: all but those on the host."""
+        """Names of sums that stay on the device: all but those with ``on_host``."""
         return frozenset(name for name, each in self.sums().items() if not each.on_host)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers and load the constants."""
+        """Allocate the buffers on a device, and load the constants into theirs."""
         buffers, parts = Workspace(device=device), dict[Path, State]()
         for name, each in self.buffers().items():
             if isinstance(each, Constant):
@@ -225,10 +228,10 @@ class DeclaredFold:
         return buffers
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
-        """No-op; folds over a matrix prefetch a panel here."""
+        """No-op; folds over a matrix read a panel here."""
 
     def merge(self, total: State, other: State) -> None:
-        """Join the sums of two streams."""
+        """Join the sums of two streams, into ``total``."""
         for name, each in self.sums().items():
             total[name] = each.combine(total[name], other[name])
 
@@ -257,7 +260,7 @@ def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tu
 
 
 WAITING_SHARE = 0.2
-"""A read that waits for more than this share of the work on a panel is worth a thread of its own."""
+"""Least share of the work on a panel that a read must wait for to be worth a thread of its own."""
 
 LOOK_ANEW = 64
 """Panels between two reads that are timed without a competing thread."""

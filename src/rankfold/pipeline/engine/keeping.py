@@ -20,7 +20,10 @@ from rankfold.pipeline.storage.ledger import Ledger, damaged_block
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Durability of the files of a run. It is pickled without the thread, which workers do not use."""
+    """How the files of a run are recorded and flushed.
+
+    It is pickled without the thread, which workers do not use.
+    """
 
     resumable: bool = True
     """True if the same command may go on from what is on disk."""
@@ -29,7 +32,7 @@ class Keeping:
     """True if machines other than the driver's write, which may be lost while the driver goes on."""
 
     folders: tuple[Path, ...] = ()
-    """Folders of state, scratch and growing result."""
+    """Folders of checkpoints, of scratch, and of the growing result."""
 
     background: Background | None = field(default=None, compare=False)
 
@@ -38,11 +41,11 @@ class Keeping:
 
     @property
     def durable(self) -> bool:
-        """True if totals are flushed to the disk before they are trusted, which takes a thread for it."""
+        """True if the sums of a finished sweep are flushed to disk, by a thread, before they are trusted."""
         return self.resumable and self.background is not None
 
     def paths(self, ledger: Ledger) -> list[Path]:
-        """Paths of the files of a ledger."""
+        """Paths of the files in a ledger, the record of what was written with checksums."""
         return [self.path_of(name) for name in ledger.blocks]
 
     def path_of(self, name: str) -> Path:
@@ -54,7 +57,7 @@ class Keeping:
         return Path(name)
 
     def damage(self, ledger: Ledger) -> DamagedStateError | None:
-        """Compare the files of a ledger with the disk; returns the first damage, or None."""
+        """Compare the files in a ledger with the disk; returns an error for a damaged one, or None."""
         for name, blocks in ledger.blocks.items():
             path = self.path_of(name)
             reason = damaged_block(path, blocks.items())
@@ -63,7 +66,7 @@ class Keeping:
         return None
 
     def after_settling(self, work: Callable[[], None]) -> None:
-        """Call ``work`` once all totals so far are trusted."""
+        """Call ``work`` once the sums of all finished sweeps are flushed; at once if they are not to be."""
         if self.resumable and self.background is not None:
             self.background.put(work)
         else:
@@ -71,7 +74,7 @@ class Keeping:
 
 
 class Background:
-    """One thread that runs functions in the order they are given; an error there fails the run."""
+    """A thread that runs functions in order; an error of one is raised by the next ``put`` or ``finish``."""
 
     def __init__(self) -> None:
         self._work: queue.Queue[Callable[[], None] | None] = queue.Queue()

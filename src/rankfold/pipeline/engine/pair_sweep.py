@@ -42,38 +42,38 @@ Tell = Callable[[str, int, int], None]
 Meetings = Sequence[tuple[Meeting, tuple[Any, ...]]]
 
 GRAPH_TASKS, GRAPH_ROUNDS = 4096, 16
-"""Tasks of a graph: the first number, or the second times the tasks at once if that is more. So the memory of
-a driver does not grow with the rows."""
+"""Tasks of one Dask graph: the first value, or the second times the tasks that run at once if that is more.
+So the memory of a driver does not grow with the rows."""
 
 _MEETINGS = "done"
 
 
 class PairFold(Protocol):
-    """Steps of a sweep over pairs on two blocks. Picklable: holds paths and small arrays."""
+    """What a sweep over pairs does with two blocks of rows. Picklable: holds paths and small arrays."""
 
     @property
     def pairs(self) -> Pairs:
-        """Blocks that are compared."""
+        """Blocks of rows that are to be compared."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All kernels that it calls: see ``runs_on_device``."""
+        """All kernels that the fold calls; ``runs_on_device`` decides by them where it runs."""
 
     @property
     def resident(self) -> frozenset[str]:
         """Names of sums that stay on the device they are computed on."""
 
     def device_bytes(self, rows: int) -> int:
-        """Most memory of a device in a task that holds so many rows."""
+        """Most memory of a device in a task that holds ``rows`` rows."""
 
     def start(self, block: int) -> State:
-        """Accumulator of a block that has not been compared with any."""
+        """Accumulator (results so far) of a block that has not been compared with any."""
 
     def workspace(self, rows: int, device: Device = HOST) -> Any:
-        """Allocate everything for a task that holds so many rows."""
+        """Allocate everything for a task that holds up to ``rows`` rows in memory."""
 
     def load_resident(self, work: Any, group: tuple[int, int]) -> int:
-        """Load the blocks of a group into memory if they are not there; returns the bytes that were read."""
+        """Load the blocks of a group into memory, unless they are there; returns the bytes that were read."""
 
     def holds(self, work: Any, group: tuple[int, int]) -> bool:
         """True if the blocks of a group are in memory, so that loading them takes no reading."""
@@ -82,7 +82,8 @@ class PairFold(Protocol):
         """Load a block in addition to the group, unless it is one of the group; returns the bytes read."""
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
-        """Fold the pairs of a block of the group and the passing block, in place.
+        """Compare a block of the group with the passing block ``other``, and update their accumulators in
+        place.
 
         ``other_state`` is None where passing blocks have no accumulators, or where both are the same block.
         """
@@ -90,7 +91,7 @@ class PairFold(Protocol):
 
 @dataclass(slots=True)
 class PairReport:
-    """Memory and bytes read of tasks, as they report them."""
+    """Memory and bytes read of the tasks of a sweep, as they report them."""
 
     peak_bytes: int = 0
     read_bytes: int = 0
@@ -101,7 +102,7 @@ class PairReport:
 
 @dataclass(frozen=True, slots=True)
 class PairSweep:
-    """A fold over pairs, a folder for its accumulators, groups, and how many tasks a process runs at once."""
+    """A fold over pairs, the folder of its accumulators, groups of blocks, and tasks of a process at once."""
 
     name: str
     fold: PairFold
@@ -109,14 +110,14 @@ class PairSweep:
     groups: npt.NDArray[np.int64]
     concurrency: int
     at_once: int = 1
-    """Number of tasks at once in all processes."""
+    """Number of tasks that run at once, in all processes together."""
 
     journal: Journal = field(default_factory=Journal)
     device: str = "cpu"
     """Device of the folds that have code for it."""
 
     def run(self, scheduler: Scheduler, progress: Tell | None = None) -> PairReport:
-        """Compare all pairs that were not compared before, in this or in an earlier run."""
+        """Compare all pairs of rows that were not compared yet, in this or in an earlier run."""
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
@@ -138,8 +139,10 @@ class PairSweep:
         return report
 
     def _met(self) -> Bools:
-        """True for groups that have met each other entirely, (groups, groups); or, with other blocks, for
-        groups that have met all blocks of an accumulator, (groups, accumulators).
+        """(groups, groups) True for two groups all of whose blocks have been compared.
+
+        Or, if blocks are compared with those of another set, (groups, accumulators): True for groups that
+        have been compared with all blocks of an accumulator.
         """
         pairs, starts = self.fold.pairs, self.groups[:-1]
         own = pairs.others is None
@@ -155,8 +158,8 @@ class PairSweep:
         return met & met.T if own else met
 
     def _graphs(self, met: Bools) -> Iterator[Meetings]:
-        """Yield the meetings with pairs that are not done, those of one graph at a time: there may be
-        millions.
+        """Yield the tasks (meetings of two groups) that are not done, those of one Dask graph at a time, as
+        there may be millions.
         """
         missing = (
             (meeting, alone)
@@ -195,7 +198,7 @@ class PairSweep:
         return total
 
     def graph(self, missing: Meetings, lease: str) -> Delayed:
-        """Tasks of the meetings, each after earlier ones with the same groups.
+        """Dask graph of some meetings, each after earlier ones with the same groups.
 
         One dictionary: with ``delayed`` calls, each task would hold a table of all earlier tasks.
         """
@@ -228,7 +231,7 @@ class PairSweep:
 
 
 class _Progress:
-    """Progress in rows, which never decreases."""
+    """Reports progress in rows, which never decreases."""
 
     def __init__(self, name: str, row_pairs: int, rows: int, progress: Tell | None) -> None:
         self.name, self.row_pairs, self.rows, self.progress = name, max(1, row_pairs), rows, progress
@@ -243,13 +246,17 @@ class _Progress:
 
 
 def load_lists(folder: Path, block: int, accumulator: int = 0) -> State | None:
-    """Accumulator of a block; None if there is none on disk that is whole."""
+    """Accumulator of a block from disk; None if there is no undamaged one."""
     return load_if_whole(_part(folder, block, accumulator))
 
 
 def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0) -> State:
-    """Accumulator of a block that has met all others. One that is damaged is set aside, to be made again, and
-    raises ``DamagedStateError``; so does one that was set back.
+    """Accumulator of a block that has been compared with all others.
+
+    Raises ``DamagedStateError`` for one that was set back, or is damaged; the latter is set aside, to be made
+    again.
+
+    Raises ``DamagedStateError`` if it is damaged, which sets it aside to be made again, or is not finished.
     """
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
@@ -259,12 +266,12 @@ def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0)
 
 
 def has_lists(folder: Path, block: int, accumulator: int = 0) -> bool:
-    """True if a block has an accumulator on disk that is whole."""
+    """True if a block has an undamaged accumulator on disk."""
     return load_if_whole(_part(folder, block, accumulator), _MEETINGS) is not None
 
 
 def save_lists(folder: Path, block: int, state: State, met: Bools, accumulator: int = 0) -> None:
-    """Save the accumulator of a block, with a bit for each block that it has met."""
+    """Save the accumulator of a block, with a bit for each block that it has been compared with."""
     save_arrays(_part(folder, block, accumulator), {**state, _MEETINGS: np.packbits(met)})
 
 
@@ -273,14 +280,14 @@ def _part(folder: Path, block: int, accumulator: int) -> Path:
 
 
 def _bits(bytes_of: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
-    """(blocks,) True for blocks that a block has met, by the bits of its accumulator; all False for None."""
+    """(blocks,) True for blocks that a block has been compared with, from packed bits; all False for None."""
     count = len(pairs.met) - 1
     return np.zeros(count, np.bool_) if bytes_of is None else np.unpackbits(bytes_of, count=count) > 0
 
 
 @dataclass(slots=True)
 class _Accumulators:
-    """Accumulators of a task: loaded when first needed, saved when they have changed."""
+    """Accumulators of the blocks in a task: loaded when first needed, saved when they have changed."""
 
     fold: PairFold
     folder: Path
@@ -292,7 +299,7 @@ class _Accumulators:
     changed: set[int] = field(default_factory=set)
 
     def of(self, block: int) -> State:
-        """The accumulator of a block."""
+        """The accumulator of a block; it is loaded, or begun, if it is not in memory."""
         if block not in self.states:
             state = load_lists(self.folder, block, self.accumulator)
             packed = None if state is None else state.pop(_MEETINGS, None)
@@ -303,11 +310,11 @@ class _Accumulators:
         return self.states[block]
 
     def have_met(self, block: int, other: int, *, both: bool) -> bool:
-        """True if a pair is done, as far as loaded accumulators show."""
+        """True if two blocks have been compared, as far as loaded accumulators show."""
         return bool(self.met[block][other] and (not both or self.met[other][block]))
 
     def note(self, block: int, other: int) -> None:
-        """Mark a pair as done in the accumulator of its first block."""
+        """Mark a block as compared with another, in its own accumulator."""
         self.met[block][other] = True
         self.changed.add(block)
 
@@ -337,7 +344,12 @@ def _meet(
     journal: Journal,
     device: str,
 ) -> PairReport:
-    """Compare the blocks of a meeting that have not met yet; ``before`` only orders the tasks."""
+    """Compare the blocks of a meeting that were not compared yet.
+
+    ``before`` only orders the tasks.
+
+    ``before`` only orders the tasks.
+    """
     this, fold = attempt(lease, limit), reference.value
     own, place = fold.pairs.others is None, device_of(device)
     place.limit(fold.device_bytes(rows), folder.parent)
@@ -367,7 +379,7 @@ def _meet(
 def _passing(
     fold: PairFold, work: Any, accumulators: _Accumulators, meeting: Meeting, this: Attempt, lease: str
 ) -> Iterator[int]:
-    """Load passing blocks one by one and fold them with the group; yields the bytes read for each."""
+    """Load passing blocks one by one, and compare each with the group; yields the bytes read for each."""
     own, last_save = fold.pairs.others is None, time.monotonic()
     together = own and meeting.group == meeting.passing
     blocks = range(*meeting.group)

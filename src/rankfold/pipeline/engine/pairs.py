@@ -41,14 +41,14 @@ MOST_BLOCKS = 8192
 """Most blocks, and so files of accumulators."""
 
 TARGET_TASKS = 64
-"""Number of tasks up to which blocks get more accumulators, if there are blocks for them."""
+"""Number of tasks up to which a block gets more accumulators, if there are blocks to share among them."""
 
 FEW = 8
-"""Most groups for each task at once with which groups meet in a tournament."""
+"""Most groups, for each task that runs at once, with which groups meet in a tournament."""
 
 GROUPS_PER_THREAD = 2, 4
-"""Groups for each thread, at least and if possible: with twice as many as threads all are busy; with more of
-them the last round is short."""
+"""Groups for each thread, at least and if possible. With twice as many groups as threads all threads are
+busy; with more, the last round is short."""
 
 MOST_TASKS = 100_000
 """Most tasks of a sweep, one for each pair of groups, as far as twice as many groups as threads allow."""
@@ -62,13 +62,13 @@ def block_edges(grid: Grid, columns: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Blocks that are to be compared."""
+    """Blocks of rows that are to be compared: with each other, or with those of another set."""
 
     rows: Int64
-    """Edges of the blocks that have accumulators."""
+    """Edges of the blocks that have accumulators (results so far), as row indices."""
 
     others: Int64 | None = None
-    """Edges of the blocks that those are compared with, if these belong to another set; else None."""
+    """Edges of the blocks that those are compared with, if they belong to another set; else None."""
 
     @property
     def count(self) -> int:
@@ -77,7 +77,7 @@ class Pairs:
 
     @property
     def met(self) -> Int64:
-        """Edges of the blocks that each of them is compared with."""
+        """Edges of the blocks that each block with an accumulator is compared with."""
         return self.rows if self.others is None else self.others
 
     @property
@@ -86,22 +86,22 @@ class Pairs:
         return 1 if self.others is None else min(len(self.met) - 1, -(-TARGET_TASKS // self.count))
 
     def accumulator(self, index: int) -> tuple[int, int]:
-        """First and one past the last block that an accumulator is compared with."""
+        """First block that accumulator ``index`` of a block is compared with, and the end."""
         blocks = len(self.met) - 1
         return blocks * index // self.accumulators, blocks * (index + 1) // self.accumulators
 
     @property
     def row_pairs(self) -> int:
-        """Number of pairs of rows in all."""
+        """Number of pairs of rows that are compared in all."""
         rows, others = int(self.rows[-1]), int(self.met[-1])
         return rows * (rows - 1) // 2 if self.others is None else rows * others
 
     def groups(self, count: int) -> Int64:
-        """Edges of so many groups, as indices of blocks."""
+        """Edges of ``count`` groups (blocks that a task holds in memory), as indices of blocks."""
         return np.arange(count + 1, dtype=np.int64) * self.count // count
 
     def group_target(self, threads: int) -> int:
-        """Number of groups that keep so many threads busy."""
+        """Number of groups that keep ``threads`` threads busy."""
         fewest, many = (each * threads for each in GROUPS_PER_THREAD)
         if self.others is None:
             return max(fewest, min(many, math.isqrt(2 * MOST_TASKS)))
@@ -109,7 +109,7 @@ class Pairs:
 
     @property
     def most_at_once(self) -> int:
-        """Number of tasks that could run at once if every block were a group."""
+        """Most tasks that could run at once, if every block were a group."""
         return -(-self.count // 2) if self.others is None else self.count * self.accumulators
 
     def tallest(self) -> int:
@@ -119,17 +119,23 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Work of one task: hold a group, and let blocks of an accumulator or of another group pass."""
+    """Work of one task: hold a group of blocks in memory, and compare it with passing blocks."""
 
     group: tuple[int, int]
-    """Blocks with accumulators, first and one past the last."""
+    """First held block, and the end; these have accumulators."""
 
     passing: tuple[int, int]
+    """First passing block, and the end."""
+
     accumulator: int = 0
 
 
 def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
-    """All meetings in an order that keeps ``at_once`` tasks busy, with keys of what each needs for itself."""
+    """Yield all meetings, in an order that keeps ``at_once`` tasks busy.
+
+    Each comes with keys of what no other task may use meanwhile: its two groups, or its group and
+    accumulator.
+    """
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:
         for group, span in enumerate(spans):
@@ -141,7 +147,7 @@ def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Me
 
 
 def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
-    """Every pair of ``count`` groups, and every group with itself, for so many tasks at once.
+    """Yield every pair of ``count`` groups, and every group with itself, for ``at_once`` tasks at a time.
 
     As many groups are held as there are tasks, until all later groups have passed each of them. So a group is
     read once to be held, and once for each group that is held before it. Tasks wait for each other when the
@@ -169,7 +175,7 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def in_order(count: int, at_once: int) -> int:
-    """Distance between a meeting and the earlier one it waits for, so that groups stay held; 0 for none."""
+    """How many meetings earlier the one is that a meeting waits for, so that groups stay held; or 0."""
     if at_once == 1:
         return 1
     return 0 if count <= FEW * at_once else 2 * at_once

@@ -40,28 +40,28 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a sweep, the rows done, and the rows in all."""
+"""Function that is called with the name of a sweep, the rows done, and the rows in all."""
 
 
 @dataclass(slots=True)
 class Run:
-    """Files, scheduler and tallies of a run."""
+    """Folders and scheduler of a run of one request, and counts of what it has done."""
 
     folder: Path
-    """Folder of the state of finished and unfinished sweeps."""
+    """Folder of the checkpoints of finished and unfinished sweeps."""
 
     scratch: Path
-    """Folder of narrow intermediates; on a file system that all workers see."""
+    """Folder of intermediate matrices, narrow ones; on a file system that all workers see."""
 
     result: Path
-    """Path of the growing result."""
+    """Path of the result, which grows during the run."""
 
     scheduler: Scheduler
     concurrency: int
     slots: int
     progress: Progress | None = None
     groups: int = 0
-    """Number of groups, the runs of blocks that tasks hold, in a sweep over pairs."""
+    """Number of groups (blocks of rows that a task holds in memory) in a sweep over pairs of rows."""
 
     at_once: int = 1
     """Number of tasks that run at once, in all processes."""
@@ -96,22 +96,22 @@ class Run:
     """Most memory that a worker process held above its baseline, in this attempt."""
 
     written: Ledger = field(default_factory=Ledger)
-    """What sweeps wrote to scratch and into the result."""
+    """Record (ledger) of the files that sweeps wrote to scratch and into the result, with checksums."""
 
     makers: dict[str, Path] = field(default_factory=dict)
-    """Path of the total of the sweep that wrote a file, for each file of the ledger."""
+    """For each file of the ledger, the path of the checkpoint of the sweep, or step, that wrote it."""
 
     earlier: set[str] = field(default_factory=set)
-    """Files of the ledger that an earlier attempt wrote, and that were not read since."""
+    """Files of the ledger that an earlier attempt wrote, and that were not compared with the disk since."""
 
     fitted: dict[str, Any] = field(default_factory=dict)
-    """Values that were measured for the steps that the matrix goes through, which the result keeps."""
+    """Values measured for the preparation steps of the matrix (``prepare=``), which the result keeps."""
 
     request: dict[str, Any] | None = None
-    """Request of the caller, where another one is carried out."""
+    """Request of the caller, for the facts of the result, if the task of another one runs; else None."""
 
     matrix: Source | None = None
-    """Matrix of the result, where the work is on something derived from it."""
+    """Matrix that the result names as its input, if the task uses something derived from it; else None."""
 
     missing_chunks: dict[str, Any] = field(default_factory=dict)
     """Chunks of the matrix that its store does not hold; empty where it holds all."""
@@ -120,7 +120,8 @@ class Run:
     """Facts of a result on the rows that it is based on, where it is to grow; else None."""
 
     def describe(self, facts: Mapping[str, Any]) -> None:
-        """Write facts into the result, which make it a group; call this when all arrays are written.
+        """Write facts (metadata) into the result, which becomes a group; call this when all arrays are
+        written.
 
         A small temporary result gets none on disk, as the caller gets its arrays without opening it.
         """
@@ -132,17 +133,17 @@ class Run:
             write_group(self.result, facts)
 
     def part(self, *names: str) -> Path:
-        """Path of a part of the state; its folder exists."""
+        """Path of a checkpoint file below ``folder``; makes the folder that it is in."""
         path = self.folder.joinpath(*names)
         make_folder(path.parent)
         return path
 
     def journal(self, sweep: str) -> Journal:
-        """Journal in which segments of a sweep note when they ran."""
+        """Journal to which segments (the units of work) of a sweep write when they ran."""
         return Journal(self.folder / FOLDER, sweep)
 
     def sweep(self, name: str, fold: Fold) -> State:
-        """Run a sweep, or take its accumulator from disk; returns the accumulator of all rows."""
+        """Run a sweep, or load its sums if it has finished before; returns the sums over all rows."""
         self.require_held()
         place = self.concurrency, self.journal(name), self.keeping, self.device
         sweep = Sweep(name, fold, self.folder / name, *place)
@@ -164,7 +165,7 @@ class Run:
             (self.earlier.add if earlier else self.earlier.discard)(name)
 
     def require(self, path: Path) -> None:
-        """Compare with the disk what an earlier attempt wrote to a file, or into a folder, before it is used.
+        """Compare a file, or those in a folder, with what an earlier attempt wrote, before they are used.
 
         Raises
         ------
@@ -180,7 +181,7 @@ class Run:
             self.earlier.discard(name)
 
     def make_again(self, error: DamagedStateError) -> bool:
-        """Set aside the part that led to a damaged file, so that it is made again; False if there is none."""
+        """Set aside the checkpoint that led to a damaged file, to be made again; False if there is none."""
         if self.keeping.background is not None:
             self.keeping.background.finish()
         maker = self.makers.get(name_in_run(error.path) or str(error.path), error.path)
@@ -192,7 +193,9 @@ class Run:
         return True
 
     def prepare(self, path: Path, make: Callable[[], State]) -> State:
-        """Arrays that ``make`` gives, or that an earlier attempt saved, if its files on scratch are whole."""
+        """Arrays that ``make`` returns, saved at ``path``; or those that an earlier attempt saved there, if
+        files that it wrote to scratch are undamaged.
+        """
         state = load_if_whole(path)
         if state is not None:
             damage = self.keeping.damage(Ledger.taken_from(state))
@@ -207,7 +210,7 @@ class Run:
         return arrays
 
     def load(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
-        """Load a whole intermediate; if an earlier attempt wrote it, it is compared first."""
+        """Load a whole matrix from scratch; if an earlier attempt wrote it, it is checked first."""
         self.require(narrow.path)
         return narrow.load()
 
@@ -232,17 +235,17 @@ class Run:
         }
 
     def drop(self, narrow: ScratchMatrix) -> None:
-        """Free the scratch of an intermediate from which nothing is made."""
+        """Remove a matrix from scratch at once; for matrices from which nothing is made."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         narrow.remove()
 
     def release(self, narrow: ScratchMatrix) -> None:
-        """Free the scratch of an intermediate, once what was made from it is on the disk."""
+        """Remove a matrix from scratch, once everything made from it is flushed to disk."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         self.keeping.after_settling(narrow.remove)
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
-        """Run a sweep over all pairs of rows; accumulators are in ``folder``."""
+        """Run a sweep over all pairs of rows; leaves its results (accumulators of blocks) in ``folder``."""
         self.require_held()
         self.passes += 1
         groups, journal = fold.pairs.groups(self.groups), self.journal(name)
@@ -254,7 +257,7 @@ class Run:
         self.notes["read_bytes"] = report.read_bytes
 
     def pass_over_data(self, name: str, fold: Fold) -> State:
-        """Run a sweep that reads the matrix, and count it."""
+        """Run a sweep that reads the matrix, and count it as a pass; returns the sums over all rows."""
         self.passes += 1
         return self.sweep(name, fold)
 
@@ -266,7 +269,7 @@ class Run:
     def facts(
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
-        """Facts that a result of any kind has: what was asked, by which method, and of which matrix."""
+        """Facts (metadata) of a result of any kind: what was asked, by which method, and of which matrix."""
         source = source if self.matrix is None else self.matrix
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
@@ -297,11 +300,11 @@ class Run:
 
 
 _LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.generic, np.dtype)
-"""Types that hold no other values, and that are never searched for."""
+"""Types that contain no other values, and are never searched for themselves."""
 
 
 def values_in(value: object, kind: type[T]) -> Iterator[T]:
-    """Yield all values of a type in data: itself, or in its fields and items, however deep."""
+    """Yield all values of a type in nested data: the value itself, or in fields and items at any depth."""
     if isinstance(value, _LEAVES):  # most values are, and a check against a protocol takes longer
         return
     if isinstance(value, kind):

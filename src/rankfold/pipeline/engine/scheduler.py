@@ -42,21 +42,21 @@ class Budget:
 
 
 class Warmup(Protocol):
-    """Preparation that a process does once before it computes for a run; it is sent to workers."""
+    """What a process does once before it computes for a run. It is sent to workers."""
 
     def warm(self) -> None:
-        """Compile and load what the run uses."""
+        """Compile and load the kernels that the run uses."""
 
 
 class Scheduler(Protocol):
-    """Runs one graph at a time."""
+    """Place where the graphs of sweeps run: threads, processes or a cluster; one graph at a time."""
 
     @property
     def has_workers(self) -> bool:
         """True if other processes take tasks, and this one does not."""
 
     def members(self) -> tuple[str, ...]:
-        """Addresses of the processes that take tasks now, of which some may go and others join.
+        """Addresses of the worker processes that take tasks now; some may go, and others join.
 
         Raises
         ------
@@ -67,7 +67,9 @@ class Scheduler(Protocol):
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """Value of ``root``, with at most ``concurrency`` tasks at a time in one process.
+        """Run a graph; returns the value of ``root``.
+
+        At most ``concurrency`` tasks run at a time in one process.
 
         ``watch`` is called a few times a second while the graph runs. When it or the graph raises, or the
         user interrupts, ``stop`` is called in every process that works for it, until it returns True, as no

@@ -53,7 +53,7 @@ SEGMENT_SECONDS = 20.0
 """Length of a segment on a nominal core; also the longest time between two checkpoints."""
 
 FAN_IN = 8
-"""Streams merged by one task, one after the other: two accumulators in memory, whatever the fan-in."""
+"""Streams merged by one task, one after the other: two accumulators are in memory, however many streams."""
 
 TURNS = 5
 """Turns before a sweep is given up: one more for every time a stream was set back."""
@@ -64,22 +64,22 @@ _CORE = "core_type"
 LEASE = "attempt.json"
 
 _STREAM = re.compile(r"stream-(\d{5,})\.part")
-"""Names of checkpoints of streams."""
+"""Names of the checkpoint files of streams."""
 
 _LED_TO_TOTAL = re.compile(r".*-.*\.part|fold-.*\.pickle", re.DOTALL)
-"""Names of files that nobody needs once there is a total."""
+"""Names of files that are removed once the sums over all rows are saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Result of a sweep over all rows."""
+    """Sums of a sweep over all rows, and the files that it wrote."""
 
     state: State
     ledger: Ledger
-    """Ledger of all files that it wrote besides."""
+    """Record of all files that the sweep wrote to scratch or into the result, with checksums."""
 
     earlier: bool
-    """True if an earlier attempt made it."""
+    """True if an earlier attempt computed it."""
 
     peak_bytes: int = 0
     """Most memory that a worker process held above its baseline."""
@@ -87,7 +87,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A fold with a name, a folder for its checkpoints, and how many segments run at once."""
+    """A fold with a name, a folder for its checkpoints, and how many segments a process runs at once."""
 
     name: str
     fold: Fold
@@ -99,13 +99,13 @@ class Sweep:
     """Device of folds that have code for it."""
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
-        """Total of all rows, from disk if an earlier run got that far."""
+        """Sums over all rows; loaded from disk if an earlier run got that far."""
         return self.load_total(progress) or self.make_total(scheduler, progress)
 
     def make_total(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
     ) -> Total:
-        """Compute the total of all rows, where no earlier run got that far."""
+        """Compute the sums over all rows, from the checkpoints that there are."""
         state, peak = self._all_turns(scheduler, progress)
         total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
         self._settle(total)
@@ -113,7 +113,7 @@ class Sweep:
         return total
 
     def load_total(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
-        """Total that an earlier attempt left; None if it did not get to the end."""
+        """Sums over all rows that an earlier attempt saved; None if it did not get to the end."""
         state = load_if_whole(self.folder / TOTAL)
         if state is None:
             return None
@@ -127,7 +127,12 @@ class Sweep:
     def _all_turns(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
     ) -> tuple[State, int]:
-        """Run turns until every stream is at its end and all are merged; returns state and peak memory."""
+        """Fold and merge until all streams are done; returns the sums, and the peak memory in bytes.
+
+        If a checkpoint was damaged or set back, another turn begins, up to ``TURNS`` in all.
+
+        Starts again, at most ``TURNS`` times, if a checkpoint was damaged or set back.
+        """
         make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
@@ -143,7 +148,7 @@ class Sweep:
         raise AssertionError("the last turn returns or raises")
 
     def _settle(self, total: Total) -> None:
-        """Save the total, then remove the files that led to it."""
+        """Save the sums over all rows, then remove the files that led to them."""
         if not self.keeping.resumable:
             self._drop_parts()
             return
@@ -179,7 +184,7 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """Fold streams from their checkpoints to their ends, and merge them; returns the peak memory."""
+        """Fold streams from their checkpoints to their ends, and merge them; returns the peak bytes."""
         lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that the folder is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
@@ -204,12 +209,12 @@ class Sweep:
         return report.peak_bytes
 
     def _root_state(self) -> State:
-        """State at the end of the graphs: of the last merge, or of the only stream."""
+        """Sums over all rows, from the file of the last merge, or of the only stream."""
         level = len(part_counts(self.fold.cut.stream_count)) - 1
         return _load_part(self.part(level, 0), None if level else int(self.fold.cut.streams[1]))
 
     def graphs(self, lease: str = "", members: tuple[str, ...] = ()) -> list[Delayed]:
-        """Graphs to run one after the other: segments from the checkpoints of streams, and levels of merges.
+        """Dask graphs to run one after the other: the segments of all streams, then each level of merges.
 
         A merge that depended on other tasks would fetch their reports, one by one, which takes a scheduler
         more time than the merge. All that a merge needs is in files.
@@ -228,8 +233,8 @@ class Sweep:
     def _graph(
         self, level: int, tasks: dict[Any, Any], ends: list[Any], lease: str, members: tuple[str, ...]
     ) -> Delayed:
-        """Graph of tasks and one that joins the last reports, on the first of ``members`` if it is still
-        there.
+        """Dask graph of tasks, and of one that joins their reports, on the first of ``members`` if it is
+        still there.
 
         Otherwise Dask would compare all workers by what each had to fetch, to choose one.
         """
@@ -242,7 +247,7 @@ class Sweep:
         return Delayed(root, graph)  # type: ignore[no-untyped-call]
 
     def _chains(self, advance: Callable[..., Report], lease: str) -> tuple[dict[Any, Any], list[Any]]:
-        """Tasks of the segments of all streams, and the key of the last one of each."""
+        """Tasks of the segments of all streams, and the key of the last segment of each stream."""
         cut, tasks, ends = self.fold.cut, dict[Any, Any](), list[Any]()
         step = max(1, int(max(1.0, SEGMENT_SECONDS / self.fold.row_seconds) // cut.panel_rows))
         for stream, panel in enumerate(self._next_panels()):
@@ -254,14 +259,14 @@ class Sweep:
         return tasks, ends
 
     def _next_panels(self) -> list[int]:
-        """Index of the next panel of each stream."""
+        """Index of the first panel of each stream that is not folded yet."""
         panels: list[int] = self.fold.cut.streams[:-1].tolist()
         for stream in self._begun():
             panels[stream] = _next_panel(self.part(0, stream)) or panels[stream]
         return panels
 
     def _begun(self) -> list[int]:
-        """Streams that have a checkpoint; the folder is listed once, rather than each file looked up."""
+        """Numbers of streams that have a checkpoint; lists the folder once, rather than look up each file."""
         try:
             parts = [match for name in os.listdir(self.folder) if (match := _STREAM.fullmatch(name))]
         except FileNotFoundError:
@@ -271,7 +276,7 @@ class Sweep:
 
     @property
     def place(self) -> str:
-        """Device of its segments: the host, unless the fold has code for the device."""
+        """Device on which segments run: the host, unless the fold has code for ``device``."""
         there = self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ()))
         return self.device if there else "cpu"
 
@@ -282,11 +287,11 @@ class Sweep:
         return f"{self.name}-{kind}-{level}-{short(lease)}"
 
     def part(self, level: int, index: int) -> Path:
-        """Path of the checkpoint of a stream (level 0), or of the sum of a merge."""
+        """Path of the checkpoint of a stream (level 0), or of the sums that a merge has joined."""
         return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
 
     def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
-        """Paths of the parts that a merge takes, each with its last panel if it is a stream."""
+        """Paths of the files that a merge joins; each with the last panel of a stream, None for a merge."""
         count = part_counts(self.fold.cut.stream_count)[level - 1]
         ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
         group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
@@ -299,13 +304,15 @@ class Sweep:
 
 
 class SetBack(Interrupted):
-    """A stream is short of its end: a writer that was thought dead has put an older part in place."""
+    """A stream is short of its end: a writer thought dead has replaced its checkpoint by an older one."""
 
 
 def _advance(
     reference: ByReference[Sweep], stream: int, until: int, before: Report | None, *, lease: str
 ) -> Report:
-    """Fold a stream from its last checkpoint, wherever that is, to panel ``until``."""
+    """Fold a stream from its last checkpoint, wherever that is, up to panel ``until``: the task of a
+    segment.
+    """
     sweep, last_save = reference.value, time.monotonic()
     fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
@@ -347,7 +354,7 @@ def _advance(
 
 
 def part_counts(streams: int) -> list[int]:
-    """Parts of each level of the tree of merges, from the streams down to one: 500, 63, 8, 1."""
+    """Number of files at each level of the tree of merges, from the streams down to one: 500, 63, 8, 1."""
     counts = [streams]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // FAN_IN))
@@ -359,13 +366,13 @@ def short(lease: str) -> str:
 
 
 def require_ours(folder: Path, lease: str) -> None:
-    """Raise ``Interrupted`` unless the folder still belongs to this attempt."""
+    """Raise ``Interrupted`` unless the folder still belongs to the attempt with this lease (its name)."""
     if lease and load_json(folder / LEASE, str) != lease:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
 def _next_panel(path: Path) -> int | None:
-    """Index of the next panel of a stream, by its checkpoint; None if it has none."""
+    """Index of the first panel of a stream that is not folded yet, by its checkpoint; None if it has none."""
     state = load_if_whole(path, _NEXT)
     return int(state[_NEXT]) if state else None
 
@@ -384,7 +391,11 @@ def _resume(fold: Fold, path: Path, first: int, place: Device) -> tuple[State, i
 
 
 def _load_part(path: Path, end: int | None) -> State:
-    """A part that is to be merged, and its ledger; ``end`` is the last panel of its stream, if it is one."""
+    """Sums and ledger of a stream or of a merge, from its file.
+
+    ``end`` is the panel at which a stream ends, None for a merge. Raises ``SetBack`` if the file is not
+    complete.
+    """
     state = load_if_whole(path)
     if state is None:
         raise SetBack(f"{path} is not whole any more; the same command makes it again")
@@ -397,7 +408,7 @@ def _load_part(path: Path, end: int | None) -> State:
 
 
 def _merge(reference: ByReference[Sweep], level: int, index: int, *, lease: str) -> Report:
-    """Merge finished parts in order, with one in memory at a time besides the sum."""
+    """Merge the sums of streams, or of earlier merges, in order; one is in memory besides the total."""
     sweep = reference.value
     parts, into = sweep.parts_below(level, index), sweep.part(level, index)
     own = attempt(lease, sweep.concurrency)

@@ -1,7 +1,7 @@
 """Bytes, operations, memory and tasks of a sweep, computed from its fold (what it does with each panel).
 
-A sweep reads a matrix, or scratch, in panels: rows that are read at once. A stream is a run of panels that are
-folded into one set of sums, its accumulator; accumulators are merged in the end. A segment is a part of a
+A sweep reads a matrix, or scratch, in panels: rows that are read at once. A stream is a run of panels that
+are folded into one set of sums, its accumulator; accumulators are merged in the end. A segment is a part of a
 stream, the unit of work of a worker.
 """
 
@@ -30,8 +30,7 @@ class Pass:
     writes_bytes: int
     flops: float
     segment_bytes: int
-    """Most memory of one segment, with a workspace and two accumulators; a merge takes the place of a
-    segment."""
+    """Most memory of one segment, with a workspace and two accumulators; a merge takes its place."""
 
     tasks: int
     streams: int
@@ -67,9 +66,7 @@ class Pass:
 
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
-    """Make the ``Pass`` of a sweep by a fold that reads and writes this many bytes, with this many
-    operations.
-    """
+    """Make the ``Pass`` of a sweep by a fold, from the bytes that it reads and writes and its operations."""
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))

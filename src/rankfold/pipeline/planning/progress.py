@@ -47,7 +47,7 @@ SILENCE = ContextVar("SILENCE", default=False)
 """True if ``SweepProgress`` shows no sweeps, and of log records only warnings and errors."""
 
 COUNT_METHODS = ("svd", "pca", "qr", "nmf")
-"""Methods whose sweeps over the matrix are shown by number ("pass 2 of 5")."""
+"""Methods whose sweeps over the matrix are shown by number, as "pass 2 of about 5"."""
 
 
 class _News(logging.Handler):
@@ -114,9 +114,7 @@ class Forecast:
         return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
-        """Seconds left of the whole run, if its plan is right about the passes; None without a plan or before
-        any progress.
-        """
+        """Seconds left of the whole run, if its plan is right about passes; None if they are not known."""
         if self.plan is None:
             return None
         order = [each.name for each in self.plan.passes]

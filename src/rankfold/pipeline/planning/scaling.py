@@ -43,8 +43,7 @@ class Scaling:
     """``"streams"``, ``"reading"``, ``"merges"`` or ``"exchange"``."""
 
     streams: int
-    """Number of workers with which each segment that runs has a stream (panels folded in order) of its
-    own."""
+    """Number of workers with which each running segment has a stream (panels folded in order) of its own."""
 
     reading: int | None
     """Number of workers that use the whole bandwidth of the file system; None if that is not known."""

@@ -150,9 +150,7 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Measured speed of reading, cached in this process: tables name the time of a stage more than once, and
-    add it up.
-    """
+    """Measured speed of reading, cached in this process, so that all times in a table agree."""
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:

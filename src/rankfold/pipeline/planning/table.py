@@ -112,9 +112,7 @@ def _pairs(plan: Plan) -> tuple[str, ...]:
 
 
 def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
-    """Sweeps with their names in words; those that repeat at the same cost are one item with the cost of
-    each.
-    """
+    """Sweeps by their names in words; those that repeat at one cost are one item with the cost of each."""
     groups: list[tuple[Pass, ...]] = []
     while passes:
         period, times = _repetition(passes)
@@ -128,9 +126,7 @@ def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
 
 
 def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
-    """Length of the pattern of sweeps that repeats at the beginning (1, or 2 in a round), and how often it
-    occurs.
-    """
+    """Length of the pattern that repeats at the beginning (1 sweep, or 2 of a round), and its repetitions."""
     for period in (1, 2):
         times = 1
         while _comes_again(passes[:period], passes[period * times : period * (times + 1)]):

@@ -34,7 +34,7 @@ class Traffic:
 
 
 def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, float]:
-    """Regime of a product (see above), and the fewest words that one worker must receive.
+    """Regime of a product, ``"1-D"``, ``"2-D"`` or ``"3-D"``; and fewest words that a worker must receive.
 
     >>> least_words((1_000_000, 1000, 10), 4)
     ('1-D', 7500.0)

@@ -41,21 +41,21 @@ Array = npt.NDArray[Any]
 
 
 class PeerLeft(Exception):
-    """Another process has ended before it sent a message that was waited for."""
+    """Raised when another process has ended before it sent a message that was waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One of the processes that exchange arrays; picklable."""
+    """End of one process in an exchange of arrays among several; picklable."""
 
     folder: Path
     part: int
     capacities: tuple[int, ...]
-    """Most bytes of a message of each process."""
+    """(processes,) most bytes of a message of each process."""
 
     @classmethod
     def create(cls, folder: Path, capacities: Sequence[int]) -> tuple[Exchange, ...]:
-        """Create files for messages of at most ``capacities`` bytes; returns an exchange for each process."""
+        """Create files for messages of at most ``capacities`` bytes; returns the exchange of each process."""
         make_folder(folder)
         parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
         for each in parts:
@@ -72,7 +72,7 @@ class Exchange:
     def swap(
         self, number: int, array: Array, ends: Sequence[int], watch: Callable[[], None] = lambda: None
     ) -> None:
-        """Send own rows of an array, and fill in those of all others.
+        """Send own rows of an array to all other processes, and fill in their rows, in place.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Exchange:
                 self._receive(number, part, array[ends[part] : ends[part + 1]], watch)
 
     def leave(self) -> None:
-        """Announce that no more messages will be sent."""
+        """Announce that this process will send no more messages."""
         with self._opened(self.part, os.O_WRONLY) as file:
             os.pwrite(file, b"\1", 0)
 

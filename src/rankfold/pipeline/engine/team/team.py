@@ -53,15 +53,15 @@ PATIENCE_SECONDS = 1800.0
 
 
 class Work(Protocol):
-    """Work of each process of a team. Picklable; holds paths and small arrays."""
+    """Work of all processes of a team. Picklable; holds paths and small arrays."""
 
     def do_part(self, member: Member) -> None:
-        """Do the part of one process, until all is done, or ``member.look`` or its exchange raises."""
+        """Do the part of one process until all is done, unless ``member.look`` or the exchange raises."""
 
 
 @dataclass(slots=True)
 class Member:
-    """One process of a team at work."""
+    """One process of a team at work: its exchange with others, threads, and checkpoints."""
 
     exchange: Exchange
     threads: int
@@ -74,16 +74,18 @@ class Member:
 
     @property
     def part(self) -> int:
-        """Number of its own part."""
+        """Number of the part of this process, from 0 on."""
         return self.exchange.part
 
     def swap(self, number: int, array: Any, ends: Sequence[int]) -> None:
-        """Exchange rows of an array, see ``Exchange.swap``; raises if there is no use in waiting."""
+        """Exchange rows of an array with all others, see ``Exchange.swap``; raises if waiting has no use."""
         self.last_message = time.monotonic()
         self.exchange.swap(number, array, ends, self.look)
 
     def look(self) -> None:
-        """Raise if this process is to stop."""
+        """Raise if this process is to stop, its folder belongs to another attempt, or it has waited too
+        long.
+        """
         self.attempt.end_if_stopped()
         now = time.monotonic()
         if now > self.next_look:
@@ -93,14 +95,14 @@ class Member:
                 raise PeerLeft(f"no message came for {PATIENCE_SECONDS:.0f} s")
 
     def save(self, path: Path, arrays: State) -> None:
-        """Save a checkpoint; raises if the folder belongs to another attempt."""
+        """Save arrays as a checkpoint; raises if the folder belongs to another attempt."""
         require_ours(self.folder, self.lease)
         save_arrays(path, arrays, durable=self.keeping.is_remote)
 
 
 @dataclass(frozen=True, slots=True)
 class TeamReport:
-    """Memory and error of the processes that tasks ran in, as the tasks report them."""
+    """Most memory, and first error, of the processes of a team."""
 
     peak_bytes: int = 0
     error: Exception | None = None
@@ -110,13 +112,13 @@ class TeamReport:
 
 
 class Disbanded(Exception):
-    """A process of the team has gone, or more have joined."""
+    """Raised when a process of the team has gone, or more have joined."""
 
 
 def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]:
-    """First row of each part, and the number of rows: parts have about equally many stored numbers.
+    """First row of each part, and the number of rows: parts have about equally many stored entries.
 
-    ``pointers`` are the numbers stored before each row, and in all.
+    ``pointers`` (rows + 1,) are the numbers of entries stored before each row, and in all.
     """
     shares = pointers[-1] * np.arange(1, parts) // parts
     return (0, *np.searchsorted(pointers, shares).tolist(), len(pointers) - 1)
@@ -124,11 +126,11 @@ def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Processes that work together, their work, and how far its last checkpoint is."""
+    """Processes that work together at one task, with their work and the state of its last checkpoint."""
 
     name: str
     folder: Path
-    """Folder of the state."""
+    """Folder of the checkpoint."""
 
     scratch: Path
     most: int
@@ -141,10 +143,10 @@ class Team:
     keeping: Keeping
     journal: Journal
     work: Callable[[int], tuple[Work, Sequence[int]]]
-    """For a number of processes: the work, and the most bytes of a message of each."""
+    """Function of the number of processes: gives the work, and the most bytes of a message of each."""
 
     standing: Callable[[], int]
-    """Function that returns how far the last checkpoint is."""
+    """Function that returns how far the last checkpoint is, in the units of ``end`` of ``run``."""
 
     @classmethod
     def of(
@@ -155,13 +157,15 @@ class Team:
         work: Callable[[int], tuple[Work, Sequence[int]]],
         standing: Callable[[], int],
     ) -> Team:
-        """Team of a run, named as the folder of the checkpoint ``state``; ``parts`` are sizes it may have."""
+        """Team of a run, named by the folder of the checkpoint ``state``; ``parts`` are the sizes it may
+        have.
+        """
         name, most, least = state.parent.name, parts.stop - 1, parts.start
         how = run.concurrency, run.keeping, run.journal(name)
         return cls(name, state.parent, run.scratch, most, least, *how, work, standing)
 
     def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
-        """Work until the last checkpoint is at the end; returns the most memory of a process."""
+        """Work until the last checkpoint is at ``end``; returns the most memory of a process in bytes."""
         make_folder(self.folder)
         peak, idle, before = 0, 0, self.standing()
         while before < end:
@@ -180,7 +184,7 @@ class Team:
         return peak
 
     def _gather(self, scheduler: Scheduler) -> tuple[str, ...]:
-        """Processes that are present: all that are wanted, or after a while as few as are enough."""
+        """Addresses of processes for a turn: all that are wanted, or after a while as few as are enough."""
         began = time.monotonic()
         while True:
             here = scheduler.members()
@@ -229,7 +233,7 @@ class Team:
             remove(exchange)
 
     def _graph(self, members: Sequence[str], folder: Path, lease: str) -> Delayed:
-        """Graph with a task in each process, and one that joins their reports."""
+        """Dask graph with a task in each process, and one that joins their reports."""
         work, capacities = self.work(len(members))
         reports = []
         for address, exchange in zip(members, Exchange.create(folder, capacities), strict=True):
@@ -259,7 +263,12 @@ def _take_part(
     keeping: Keeping,
     journal: Journal,
 ) -> TeamReport:
-    """Do one part. It never fails, since Dask would run a failed task again while others are far ahead."""
+    """Do the part of one process, and report errors.
+
+    It never fails, since Dask would run a failed task again while others are far ahead.
+
+    It never fails, since Dask would run a failed task again while others are far ahead; it reports errors.
+    """
     own = attempt(lease, threads)
     error: Exception | None = None
     with own.working(), one_blas_thread(), journal.segment(exchange.part):
