@@ -69,7 +69,9 @@ def require_matrix(init: str, matrix: object) -> None:
 
 
 def start_at_components(matrix: object, rows: int, n_components: int, seed: int) -> tuple[Link, str]:
-    """Make the link ``start`` that finds first principal components; returns also their matrix's fingerprint.
+    """Make the link ``start`` of a chain, which finds first principal components of a matrix.
+
+    Returns the link, and the fingerprint of the matrix.
 
     Parameters
     ----------

@@ -204,7 +204,7 @@ def embedding_of(results: Mapping[str, Path]) -> Source:
 
 
 def measured_task(task: Task, neighbors: Result | None, x: object) -> Task:
-    """Add measures to the task of an embedding, if there is a matrix ``x`` to measure it by."""
+    """Add measures to the task of an embedding, by the matrix ``x``; the task as it is if ``x`` is None."""
     if x is None:
         return task
     metric = EUCLIDEAN if neighbors is None else metric_of(neighbors)

@@ -51,7 +51,7 @@ class RowGroup:
 
     @property
     def count(self) -> int:
-        """Number of rows."""
+        """Number of rows of the group."""
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
@@ -168,7 +168,7 @@ class MeetRows:
 
     k: int
     by_lanes: bool
-    """True if products bound distances, which are summed by lanes: see ``kernels/neighbors/lists.py``."""
+    """True if products bound distances; exact ones are sums by lanes: see ``kernels/neighbors/lists.py``."""
 
     row_seconds: float
     precise: bool = False

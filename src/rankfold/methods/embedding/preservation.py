@@ -129,7 +129,9 @@ class Comparison:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compare the neighbor lists; returns the facts, with ``value`` and ``standard_error``."""
+        """Compare the neighbor lists; returns the facts (metadata) of the result, with ``value`` and
+        ``standard_error``.
+        """
         value, error = share_in_common(self.first, self.second, self.k)
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),

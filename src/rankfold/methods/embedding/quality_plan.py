@@ -86,7 +86,7 @@ class ResidentSweeps:
 
 
 def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
-    """Plan counting passes within a budget.
+    """Plan the passes of trustworthiness or continuity within a budget.
 
     Raises
     ------

@@ -5,7 +5,7 @@ a rank above k adds a penalty. All are integers, so that the sum over all rows e
 to the last bit. The sum over a sample of rows is an unbiased estimate with an error of its own.
 
 No array grows with the square of the rows: memory follows the rows that are held at a time, k numbers for
-each, and a panel of passing rows.
+each, and a panel (rows read at once) of the rows that pass.
 
 Trustworthiness of n rows is 1 - 2 / (n k (2 n - 3 k - 1)) times the sum of r(i, j) - k over the k neighbors j
 of row i on the other side whose rank r(i, j) exceeds k; continuity exchanges the sides.

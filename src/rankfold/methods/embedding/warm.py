@@ -15,7 +15,7 @@ from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
 
 
 def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops that rank rows."""
+    """Compile the Numba loops that rank rows by the metric of a request."""
     _warm_ranks(dtype, way_of(request["metric"], shape[1]))
 
 

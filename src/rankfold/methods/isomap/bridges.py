@@ -43,11 +43,11 @@ BLOCK_ROWS = 2048
 """Most rows of a block."""
 
 BRIDGE_BYTES = 4 * BLOCK_BYTES + 3 * 8 * BLOCK_ROWS**2 + 24 * MOST_COMPONENTS**2
-"""Bytes that finding bridges takes."""
+"""Bytes of memory that finding bridges (edges between components) takes."""
 
 
 def require_rows(result: Result, x: Source | None) -> Source:
-    """Check the matrix that neighbors were searched in; raises if it is missing, or another one."""
+    """Check that ``x`` is the matrix in which neighbors were searched, and return it; raises otherwise."""
     if x is None:
         raise ArgumentError(
             "disconnected='join' compares rows of different components, which neighbors do not tell: give "

@@ -57,7 +57,7 @@ class Geodesics:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk."""
+        """Number of rows of a chunk of the stored distances."""
         few = max(1, min(CHUNK_ROWS, BLOCK_NUMBERS // self.landmarks))
         return min(self.rows, max(few, self.rows // TARGET_CHUNKS))
 

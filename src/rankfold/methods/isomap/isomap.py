@@ -75,7 +75,7 @@ STEP_FLOPS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class IsomapTask:
-    """Task of an embedding by paths: a result of a search for neighbors, and parameters."""
+    """Task of an embedding by shortest paths (isomap), from a result of a search for neighbors."""
 
     result: Result
     """Result of a search for neighbors."""
@@ -177,7 +177,7 @@ class IsomapTask:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Follow the paths, scale, write the arrays of the result, and return the facts."""
+        """Follow the paths, scale, and write the arrays; returns the facts (metadata) of the result."""
         self.result.require_whole()
         landmarks, among, components = self._follow_paths(run)
         run.require(run.result / NAME)
@@ -210,7 +210,9 @@ class IsomapTask:
         return facts
 
     def _follow_paths(self, run: Run) -> tuple[Int64, Float64, int]:
-        """Choose landmarks and write geodesics; returns landmarks, distances among them, and components."""
+        """Choose landmarks and write distances from them; returns landmarks, distances among them (l, l), and
+        the number of components.
+        """
         graph, components = self._graph(run)
         chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
         return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components

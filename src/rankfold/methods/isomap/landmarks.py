@@ -32,12 +32,15 @@ def random_numbers(seed: int, purpose: Purpose) -> np.random.Generator:
 
 
 def any_rows(rows: int, count: int, seed: int) -> Int64:
-    """Random rows, in random order."""
+    """(count,) rows drawn at random, in random order."""
     return random_numbers(seed, Purpose.PATH_LANDMARKS).permutation(rows)[:count]
 
 
 def farthest_rows(graph: NumberedGraph, count: int, seed: int, tell: Callable[[int], Any]) -> Int64:
-    """Rows, the first random, each other the farthest from those before; of equally far, the first vertex."""
+    """(count,) rows, the first random, each other the farthest from those before.
+
+    Of equally far ones it is the first vertex.
+    """
     near = np.full(graph.rows, np.inf)
     first = int(random_numbers(seed, Purpose.PATH_LANDMARKS).integers(graph.rows))
     vertex, chosen = int(graph.numbers[first]), np.empty(count, np.int64)

@@ -106,7 +106,7 @@ class Placement:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Place the new rows, write their coordinates, and return the facts."""
+        """Place the new rows and write their coordinates; returns the facts (metadata) of the result."""
         self.result.require_whole()
         rows, scaling, sample = self.lists.rows, self._scaling(), self._sample()
         shape, chunk = (rows, self.width), (self.block_rows, self.width)

@@ -154,7 +154,7 @@ def significant(theta: Float64, size: float, rows: int) -> Float64:
 
 
 def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> float:
-    """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent.
+    """Error of any eigenvalue by rounding of sums, and of similarities, whose errors are independent.
 
     For functions of differences, similarities of rows with themselves are 1. For others, their mean from the
     trace of K is the size.

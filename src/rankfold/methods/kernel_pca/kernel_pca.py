@@ -108,7 +108,7 @@ class KernelPca:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compute the eigenpairs and write the scores; returns the facts."""
+        """Compute the eigenpairs and write the scores; returns the facts (metadata) of the result."""
         asked, (rows, _) = self.parameters, self.source.shape
         stays = run.slots == IN_MEMORY
         with one_blas_thread():

@@ -52,7 +52,7 @@ MOST_ROUNDS = 30
 
 
 def proposals(asked: NystroemRequest) -> int:
-    """Number of rows that a pass proposes."""
+    """Number of rows that a pass proposes as landmarks."""
     if asked.landmarks == "uniform":
         return asked.rank
     return min(asked.rank, max(FEWEST, -(-asked.rank // SHARE)))

@@ -158,7 +158,7 @@ class Nystroem:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Choose landmarks and write the features; returns the facts."""
+        """Choose landmarks and write the features; returns the facts (metadata) of the result."""
         choice = self.parameters.choice
         with one_blas_thread():
             shift = shift_of(self.source, choice.similarity)

@@ -60,9 +60,8 @@ class DiffusionArguments:
 GRAPH = (Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),)
 
 ERRORS = {name: Law(("component",), REAL, 0, 10.0) for name in ("residuals", "error_estimates")}
-"""Eigenvalues of the Laplacian are between 0 and 2, those of the walk between -1 and 1, and errors of both no
-larger; rounding may lead a little beyond.
-"""
+"""Limits of stored errors. Eigenvalues of the Laplacian are between 0 and 2, those of the walk between -1 and
+1, and errors of both no larger; rounding may lead a little beyond."""
 
 SPECTRAL = Method(
     "spectral",

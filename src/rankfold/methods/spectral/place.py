@@ -105,7 +105,10 @@ class Extension:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compute and write coordinates of new rows; returns the facts. An interrupted run starts over."""
+        """Compute and write coordinates of new rows; returns the facts (metadata) of the result.
+
+        An interrupted run starts over.
+        """
         rows, width, chunk_rows = self.source.shape[0], self.width, self.neighbors.chunk_rows
         embedding = np.asarray(self.result["embedding"][:], np.float64)
         density = np.asarray(self.result["density"][:]) if self.is_divided else np.ones(1)

@@ -70,7 +70,7 @@ class Spectral:
     """Result that has the graph, or the graph itself; None before it is made."""
 
     made_by: Mapping[str, Any] | None = None
-    """Request that the graph is made by, if it is made first."""
+    """Request of the task that makes the graph; None if the graph is given."""
 
     def when_made(self, results: Mapping[str, Path]) -> Spectral:
         """Copy of the task that has the graph made by the link ``graph`` of its chain."""
@@ -107,7 +107,7 @@ class Spectral:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of the filters, with the graph in memory if it fits."""
+        """Plan of eigenvectors by filters, with the graph in memory if it fits."""
         kind, width = self.parameters.kind, self.parameters.n_components
         block = 8 * self.rows * block_width(width)
         subject = "a start at eigenvectors" if self.parameters.apart else kind
@@ -134,7 +134,7 @@ class Spectral:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compute the eigenvectors and write the embedding; returns the facts."""
+        """Compute the eigenvectors and write the embedding; returns the facts (metadata) of the result."""
         asked = self.parameters
         graph, distances = self.graph, dict[str, Any]()
         assert graph is not None  # noqa: S101 - only a plan is made without
@@ -170,7 +170,7 @@ class Spectral:
         return facts
 
     def _write(self, run: Run, vertices: Vertices, found: Eigenvectors) -> None:
-        """Write all arrays of the result."""
+        """Write the embedding, labels, densities if there are any, and eigenvalues with their errors."""
         asked, is_walk = self.parameters, self.parameters.kind == "diffusion_map"
         rows = {
             "embedding": coordinates(vertices, found.vectors, found.values**asked.t, unit=is_walk),

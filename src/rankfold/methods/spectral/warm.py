@@ -12,7 +12,7 @@ from rankfold.methods.spectral.walk.filter import block_width
 
 
 def warm_walk(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops that step blocks of the width in use, and find components."""
+    """Compile the Numba loops that multiply a graph with blocks of vectors, and that find components."""
     width = block_width(int(request["n_components"]))
     _warm(np.dtype(np.float32), width)  # weights of fuzzy_graph, which may be made of distances in float64
     if dtype != np.float32:

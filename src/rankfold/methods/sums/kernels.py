@@ -28,7 +28,7 @@ TERMS = 12
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A law, its scale, and the factor that its sums are multiplied by."""
+    """A kernel: its law (a function of distance), the scale of it, and the factor of its sums."""
 
     law: Law
     scale: float
@@ -46,7 +46,9 @@ class Kernel:
 
 
 def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
-    """A kernel of sums and forces, which are negative gradients of sums.
+    """A kernel of sums and forces, by its name.
+
+    Forces are negative gradients of sums.
 
     >>> force_kernel("gravity", 0.5, 1.0)
     Kernel(law=<Law.INVERSE: 0>, scale=0.25, factor=-1.0)

@@ -127,7 +127,7 @@ class KernelSums:
         return plan_task(outline, sweeps, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compute and write the sums of all targets; returns the facts."""
+        """Compute and write the sums of all targets; returns the facts (metadata) of the result."""
         reader = PointReader(self.source, "euclidean")
         points = SourcePoints.read(reader, self.weights, without_weightless=self.is_density)
         run.passes += 1

@@ -16,7 +16,7 @@ from rankfold.methods.sums.work import Summation, Targets, Way
 
 
 def warm_sums(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Compile the loops of sums; all points are float64, whatever the matrix is."""
+    """Compile the Numba loops of sums; all points are float64, whatever the matrix is."""
     _warm(many=shape[1] > TREE_COLUMNS)
 
 

@@ -64,7 +64,7 @@ BORDER = 2
 
 
 def most_nodes(rows: int) -> int:
-    """Most nodes of a grid for so many vertices."""
+    """Most nodes of a grid for ``rows`` vertices."""
     return min(MOST_NODES, max(LEAST_NODES, NODES_OF_ROW * rows))
 
 

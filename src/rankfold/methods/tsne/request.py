@@ -95,7 +95,7 @@ class TsneRequest:
         return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
 
     def neighbors(self, rows: int, k: int) -> int:
-        """Number of neighbors of each row that count, of the k in the lists.
+        """Number of neighbors of each row that get affinities, of the k in its list.
 
         Raises
         ------

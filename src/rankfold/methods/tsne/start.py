@@ -16,7 +16,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 WIDTH = 1e-4
-"""Standard deviation of the first coordinate of initial positions: so close, all push each other alike."""
+"""Standard deviation of the first coordinate of initial positions: so close, all repel each other alike."""
 
 NOISE = 0.01
 """Noise added to given coordinates, as a share of ``WIDTH``: vertices in one place would stay together."""

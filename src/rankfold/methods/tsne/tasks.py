@@ -37,7 +37,10 @@ def tsne_task(
     min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """Task that embeds lists of neighbors, or a matrix whose neighbors are found first; perhaps measured."""
+    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first.
+
+    ``quality`` is a matrix by which the embedding is measured.
+    """
     if (source := matrix_in(neighbors)) is not None:
         wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
         search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
@@ -77,14 +80,14 @@ def _descent_task(
 
 
 def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
-    """Task that makes the affinity graph of the neighbors that count."""
+    """Task that makes the affinity graph of as many neighbors as the perplexity needs."""
     rows, most = result.matrix("indices").shape
     lists = StoredLists.of(result, parameters.neighbors(rows, most))
     return FuzzyGraph(lists, AffinitySides(parameters.perplexities, rows))
 
 
 def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
-    """Tasks in order: lists into a graph, the start where it must be made, and the descent."""
+    """Chain of tasks: make the graph of affinities, find initial positions if needed, and descend."""
     links, parameters = [Link("graph", graph)], task.parameters
     if parameters.init == SPECTRAL:
         start = start_task(graph, parameters.n_components, parameters.seed)

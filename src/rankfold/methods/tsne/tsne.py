@@ -161,7 +161,7 @@ class TsneTask:
         return self._edges_bytes(parts) + self._positions_bytes + self._grid_bytes + chunk * 24
 
     def _edges_bytes(self, parts: int) -> int:
-        """Bytes of the edges of a part: its share, and at most one more row at its border."""
+        """Bytes of the edges in one of ``parts`` processes: its share, and one more row at its border."""
         edges = min(self.edges, self.edges // parts + self.rows * (parts > 1))
         return pulls_bytes(self.rows, self.rows, edges)
 
@@ -199,7 +199,7 @@ class TsneTask:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Run the descent and write the embedding and its history; returns the facts."""
+        """Run the descent, and write embedding and history; returns the facts (metadata) of the result."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         graph = Result(self.graph)
         graph.require_whole()

@@ -124,7 +124,10 @@ class Placement:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Place all new rows and write them; returns the facts. An interrupted run starts over."""
+        """Place all new rows and write them; returns the facts (metadata) of the result.
+
+        An interrupted run starts over.
+        """
         rows, width = self.lists.rows, self.parameters.n_components
         positions = np.empty(self.embedding.shape, np.float32)
         self.embedding.read_into(positions, (0, len(positions)), (0, width))

@@ -69,7 +69,7 @@ PART_ROWS = 1000
 """Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 PAIR_FLOPS = 150.0
-"""Operations for each force, edge and epoch, in equivalent time."""
+"""Operations, in equivalent time, for each force that an edge causes in an epoch."""
 
 MOST_ROWS = 2**32
 """Number of rows that random numbers of 32 bits can tell apart."""
@@ -195,7 +195,7 @@ class UmapTask:
         return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
 
     def _edges_bytes(self, parts: int) -> int:
-        """Bytes of the edges of a part: its share, and at most one more row at its border."""
+        """Bytes of the edges in one of ``parts`` processes: its share, and one more row at its border."""
         return edges_bytes(self.rows, min(self.edges, self.edges // parts + self.rows * (parts > 1)))
 
     @property
@@ -227,7 +227,10 @@ class UmapTask:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Lay out all rows and write the embedding, with radii if asked for; returns the facts."""
+        """Lay out all rows, and write the embedding and radii; returns the facts (metadata) of the result.
+
+        Radii are written if density is asked for, or measured.
+        """
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         stored = Result(self.graph)
         stored.require_whole()
@@ -269,7 +272,7 @@ class UmapTask:
         return facts
 
     def _first_positions(self) -> tuple[Float32, dict[str, Any]]:
-        """Initial positions of all vertices, and facts on them."""
+        """(rows, dimensions) initial positions of all vertices, and facts on them."""
         columns, seed, given = self.parameters.n_components, self.parameters.seed, self.given
         if self.start is not None and self.parameters.init == SPECTRAL:
             start = Result(self.start)
@@ -354,7 +357,7 @@ def _layout_task(result: Result, init: object, matrix: object, arguments: dict[s
 
 
 def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chain:
-    """Tasks in order: lists into a graph, the start where it must be made, and the layout."""
+    """Chain of tasks: make the graph and find initial positions, each if needed, and lay out."""
     links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
     if layout.is_spectral:
         start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)

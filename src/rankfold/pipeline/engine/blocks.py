@@ -257,7 +257,7 @@ GRAINS_PER_PANEL = 4
 """Dense grains that take as long as a panel of stored entries: a byte of these takes four times as long."""
 
 POINTER_SLICE = 2**16
-"""Pointers processed at a time."""
+"""Pointers (numbers of entries stored before each line) that are read at a time."""
 
 
 def cut_by_numbers(

@@ -1,5 +1,8 @@
 """Folds: the contract for what a sweep over rows does with each panel.
 
+A panel is the rows that are read at once. Panels of a stream are folded in order into one set of sums, the
+accumulator; a segment is a part of a stream, the unit of work of a worker.
+
 A declared fold lists what it holds: its buffers by name, shape and type, the constants that it loads, the
 sums of a stream and how those of two are joined, and the kernels that it calls. Memory, workspace,
 accumulator and merge follow from these. ``device.py`` decides where buffers live.

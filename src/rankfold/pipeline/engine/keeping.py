@@ -2,8 +2,8 @@
 
 A run whose result is temporary cannot be resumed: nothing is recorded or flushed. Any other run records what
 it writes, and flushes it in a separate thread while the next sweep is under way: first the files that a sweep
-wrote, then its total, which says that they are there. Files that the total makes superfluous are removed
-after that.
+wrote, then its total (the sums over all rows), which says that they are there. Files that the total makes
+superfluous are removed after that.
 """
 
 from __future__ import annotations

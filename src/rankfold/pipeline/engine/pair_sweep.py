@@ -114,7 +114,7 @@ class PairSweep:
 
     journal: Journal = field(default_factory=Journal)
     device: str = "cpu"
-    """Device of the folds that have code for it."""
+    """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
     def run(self, scheduler: Scheduler, progress: Tell | None = None) -> PairReport:
         """Compare all pairs of rows that were not compared yet, in this or in an earlier run."""

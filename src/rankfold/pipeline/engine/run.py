@@ -71,10 +71,10 @@ class Run:
 
     keeping: Keeping = field(default_factory=Keeping)
     edition: int = 1
-    """Edition of the method that runs."""
+    """Edition of the method: a number that rises when the same request gets other bytes."""
 
     device: str = "cpu"
-    """Device of folds that have code for it."""
+    """Device of the folds that have code for it, ``"cpu"`` or ``"gpu"``."""
 
     require_held: Callable[[], None] = lambda: None
     """Raises where another process works on the same run; called before sweeps and facts are written."""
@@ -117,7 +117,7 @@ class Run:
     """Chunks of the matrix that its store does not hold; empty where it holds all."""
 
     growth: dict[str, Any] | None = None
-    """Facts of a result on the rows that it is based on, where it is to grow; else None."""
+    """Facts on the rows that a result is based on, if it may take in more rows later; else None."""
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Write facts (metadata) into the result, which becomes a group; call this when all arrays are

@@ -1,10 +1,10 @@
 """One sweep over the long axis: the only maker of Dask tasks.
 
-A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is cut into
-*segments*, one Dask task each: the task finds the stream's last checkpoint, continues from there and saves a
-new one. A segment therefore never passes arrays to the next through Dask, may be run again or cut elsewhere
-without changing a bit, and a killed run goes on where its files end. What a segment writes besides, to
-scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
+A *stream* folds its panels (rows read at once) in order into one accumulator; streams merge in a fixed tree.
+A stream is cut into *segments*, one Dask task each: the task finds the stream's last checkpoint, continues
+from there and saves a new one. A segment therefore never passes arrays to the next through Dask, may be run
+again or cut elsewhere without changing a bit, and a killed run goes on where its files end. What a segment
+writes besides, to scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
 
 The trap: nothing here may depend on how many tasks run at once, or on which ended first.
 """
@@ -56,7 +56,7 @@ FAN_IN = 8
 """Streams merged by one task, one after the other: two accumulators are in memory, however many streams."""
 
 TURNS = 5
-"""Turns before a sweep is given up: one more for every time a stream was set back."""
+"""Turns after which a sweep is given up; a new turn begins whenever a stream was set back."""
 
 TOTAL = "total.part"
 _NEXT = "next_panel"
@@ -96,7 +96,7 @@ class Sweep:
     journal: Journal = field(default_factory=Journal)
     keeping: Keeping = field(default_factory=Keeping)
     device: str = "cpu"
-    """Device of folds that have code for it."""
+    """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
         """Sums over all rows; loaded from disk if an earlier run got that far."""

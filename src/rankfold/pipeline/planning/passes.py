@@ -38,7 +38,7 @@ class Pass:
     """Bytes of the sums of a stream; 0 where they are not worth counting."""
 
     merge_bytes: int = 0
-    """Bytes of a merge beyond those of a segment, besides its two accumulators."""
+    """Bytes of a merge besides its two accumulators, and beyond those of a segment."""
 
     blas_bytes: int = BLAS_BYTES
     """Bytes of packing buffers that a BLAS thread allocates in a segment, and keeps."""
@@ -56,7 +56,7 @@ class Pass:
     """True if every kernel of its fold has a body for a GPU."""
 
     resident_bytes: int = 0
-    """Bytes that the driver keeps in memory meanwhile."""
+    """Bytes that the driver keeps in memory during the sweep, besides those of segments."""
 
     device_bytes: int = 0
     """Most memory of a GPU; 0 if the sweep does not run on one."""

@@ -1,5 +1,8 @@
 """Most memory of a process in a sweep, and how many segments fit at once.
 
+A segment is a part of a stream, the unit of work of a worker; a stream is a run of panels (rows read at once)
+that are folded into an accumulator, a set of sums.
+
 Memory of different phases is not added up: segments hold their workspaces and one accumulator each, merges
 hold two accumulators besides the idle workspaces, and the driver does its algebra when there are neither. A
 sweep of two streams never has more than two segments, however many threads there are.

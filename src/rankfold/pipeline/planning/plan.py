@@ -75,7 +75,7 @@ class Plan:
     """Number of groups (blocks of rows that a task holds in memory) in a sweep over pairs of rows; else 0."""
 
     device: str = "cpu"
-    """Device of the sweeps that have code for it."""
+    """Device of the sweeps that have code for it, ``"cpu"`` or ``"gpu"``."""
 
     comparison: str = ""
     """Text on the operations of two methods, if the plan chose between these; else empty."""

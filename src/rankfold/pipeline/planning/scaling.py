@@ -1,10 +1,10 @@
 """Number of workers that help, and what limits it: streams, reading, merges, or an exchange.
 
-A sweep folds its streams in parallel, so workers without a stream are idle. Segments read bytes as fast as
-they fold them; at the limit of the file system they wait for each other. Streams are folded in parallel, but
-the merges that follow the last of them run one after the other. Where each worker reads what all others
-wrote, as in a layout, every additional worker reads that once more. Rates are those of a nominal core, by
-which segments are cut as well: results do not depend on any of this.
+A sweep folds its streams (runs of panels) in parallel, so workers without a stream are idle. Segments read
+bytes as fast as they fold them; at the limit of the file system they wait for each other. Streams are folded
+in parallel, but the merges that follow the last of them run one after the other. Where each worker reads what
+all others wrote, as in a layout, every additional worker reads that once more. Rates are those of a nominal
+core, by which segments are cut as well: results do not depend on any of this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 NOMINAL = Rates(NOMINAL_FLOPS[4], NOMINAL_FLOPS[8], NOMINAL_READ)
-"""Rates of a nominal core."""
+"""Speeds of a nominal core."""
 
 MERGE_BYTE_SECONDS = 4e-9
 """Seconds to write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
@@ -55,8 +55,8 @@ class Scaling:
     """Bytes per second of the file system."""
 
     exchange: int | None = None
-    """Number of workers with which the time is least where each reads what all others wrote; None where none
-    does, or the bandwidth of the file system is not known."""
+    """Number of workers with which a sweep takes the least time, if each reads what all others wrote. None if
+    none does, or if the bandwidth of the file system is not known."""
 
     def __str__(self) -> str:
         if self.reason == "reading":

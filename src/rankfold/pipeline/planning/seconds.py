@@ -41,7 +41,7 @@ TASK_SECONDS = 0.003
 """Seconds of overhead for each task of a sweep."""
 
 DRIVER_PRODUCTS = 30
-"""Products of blocks of the short side with themselves between two passes: bases, Ritz vectors."""
+"""Number of products of blocks of vectors of the shorter side between two passes: bases, Ritz vectors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
 from rankfold.pipeline.formats.zarr.source import OVERHEAD_BYTES
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
-"""Bytes to read a vector of plain numbers."""
+"""Bytes that reading an uncompressed vector takes in addition to the vector."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Walk:
         self._pool.shutdown()
 
     def step(self, u: Float64, before: Float64 | None, steps: Steps, out: Float64 | None = None) -> Float64:
-        """``walk * (W @ u) + stay * u + back * before`` at all vertices, (m, b): see ``step_rows``.
+        """(m, b) ``walk * (W @ u) + stay * u + back * before`` at all vertices: see ``step_rows``.
 
         ``before`` may be None where it does not count; ``out`` is allocated if it is not given.
         """

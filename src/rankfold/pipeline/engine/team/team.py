@@ -137,7 +137,7 @@ class Team:
     """Number of processes that are wanted."""
 
     least: int
-    """Fewest processes whose memory is enough."""
+    """Fewest processes that have enough memory for the work."""
 
     threads: int
     keeping: Keeping
