@@ -63,7 +63,9 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes to find paths from one landmark: distances, a heap with its keys, and places in the heap."""
+        """Bytes for paths from one landmark: distances, a heap with its keys, and positions of vertices in
+        it.
+        """
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property

@@ -105,10 +105,8 @@ class Choice:
 def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
     """Way of summing whose errors are within ``tol`` with least work, by trials at a sample.
 
-    It is source by source if nothing else is accurate and faster; raises ``PlanError`` if that is forced, but
-    takes too many pairs.
-
-    It is source by source if no other is; raises ``PlanError`` if that takes too many pairs.
+    It is source by source if nothing else is both accurate and faster. Raises ``PlanError`` if nothing else
+    is accurate, and all pairs are too many.
     """
     with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
         trial = Trial.of(summation, points, sample, pool)

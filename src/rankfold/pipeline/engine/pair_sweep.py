@@ -255,8 +255,6 @@ def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0)
 
     Raises ``DamagedStateError`` for one that was set back, or is damaged; the latter is set aside, to be made
     again.
-
-    Raises ``DamagedStateError`` if it is damaged, which sets it aside to be made again, or is not finished.
     """
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
@@ -344,12 +342,7 @@ def _meet(
     journal: Journal,
     device: str,
 ) -> PairReport:
-    """Compare the blocks of a meeting that were not compared yet.
-
-    ``before`` only orders the tasks.
-
-    ``before`` only orders the tasks.
-    """
+    """Compare the blocks of a meeting that were not compared yet. ``before`` only orders the tasks."""
     this, fold = attempt(lease, limit), reference.value
     own, place = fold.pairs.others is None, device_of(device)
     place.limit(fold.device_bytes(rows), folder.parent)

@@ -130,8 +130,6 @@ class Sweep:
         """Fold and merge until all streams are done; returns the sums, and the peak memory in bytes.
 
         If a checkpoint was damaged or set back, another turn begins, up to ``TURNS`` in all.
-
-        Starts again, at most ``TURNS`` times, if a checkpoint was damaged or set back.
         """
         make_folder(self.folder)
         self._set_aside_damage()

@@ -118,8 +118,6 @@ def _by_size(least: Int64) -> tuple[Int64, Int64]:
     """Labels of components, the largest first, and their sizes.
 
     ``least`` (m,) is the least vertex of the component of each vertex, -1 where there are no edges.
-
-    ``least`` (m,) is the least vertex of each vertex's component, or -1.
     """
     names, labels, sizes = np.unique(least, return_inverse=True, return_counts=True)
     first = int(names[0] == -1)

@@ -266,8 +266,6 @@ def _take_part(
     """Do the part of one process, and report errors.
 
     It never fails, since Dask would run a failed task again while others are far ahead.
-
-    It never fails, since Dask would run a failed task again while others are far ahead; it reports errors.
     """
     own = attempt(lease, threads)
     error: Exception | None = None
