@@ -91,7 +91,7 @@ class MeasuredEmbedding:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Copy the embedding into ``run.result``; returns its facts with the measures added."""
+        """Copy the embedding into ``run.result``, and return its facts with the measures."""
         assert self.results is not None  # noqa: S101 - only a plan is made without
         made = Result(self.results[MADE])
         made.require_whole(sums=True)

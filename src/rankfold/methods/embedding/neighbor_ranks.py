@@ -51,11 +51,11 @@ class RowGroup:
 
     @property
     def count(self) -> int:
-        """Number of rows of the group."""
+        """Number of rows."""
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
-        """Bytes of the rows in memory, and of reading ``step`` of them at a time."""
+        """Bytes of the rows, and of reading ``step`` of them at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
     def rows(self, step: int) -> ResidentRows:
@@ -78,7 +78,7 @@ class RowGroup:
 
 @dataclass(slots=True, weakref_slot=True)
 class ResidentRows:
-    """Rows in memory that several threads use."""
+    """Rows that several threads read."""
 
     rows: Rows
 
@@ -89,7 +89,7 @@ _RESIDENT_ROWS: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakVal
 
 @dataclass(frozen=True, slots=True)
 class GatherRows(DeclaredFold):
-    """Fold that copies some rows of a matrix to a store of their own."""
+    """Fold that writes some rows of a matrix to a store of their own."""
 
     cut: Cut
     """Panels (rows read at once), which are whole chunks of the new store."""

@@ -124,7 +124,7 @@ class Geodesics:
         return among
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
-        """(l,) number of rows nearest to each landmark; largest distance of a row from the nearest one."""
+        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest one."""
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (

@@ -110,7 +110,7 @@ NO_BRIDGES = Bridges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 @dataclass(frozen=True, slots=True)
 class NumberedGraph:
-    """A graph in memory whose vertices are rows in another order."""
+    """A graph whose vertices are rows in another order."""
 
     edges: Graph
     numbers: Array

@@ -144,7 +144,7 @@ class IsomapTask:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Arrange one process with as many threads as fit into memory together with the graph."""
+        """Choose one process with as many threads as fit into memory together with the graph."""
         geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
         item, among = self.dtype.itemsize, 8 * marks**2
         graph = graph_bytes(self.rows, edges, item)

@@ -54,7 +54,7 @@ class Placement:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows of the embedding, and number of landmarks."""
+        """Number of rows of the embedding, and of landmarks."""
         rows, landmarks = self.result.matrix(NAME).shape
         return rows, landmarks
 
@@ -87,7 +87,7 @@ class Placement:
         return (Output("embedding", (rows, self.width), self.dtype, count(rows, self.block_rows)),)
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan one sweep over blocks of new rows within a budget."""
+        """Plan the sweep over blocks of new rows within a budget."""
         (rows, landmarks), new = self.shape, self.lists.rows
         paths, times = self.result.matrix(NAME), count(new, self.block_rows)
         stored = paths.row_grid.longest * landmarks * (2 * paths.dtype.itemsize + 8)

@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 512
-"""Number of rows up to which all eigenvalues are computed by LAPACK."""
+"""Number of rows up to which all eigenvalues are computed."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -53,7 +53,7 @@ class Eigenpairs:
     """(k,) length of H K H u - theta u."""
 
     errors: Float64
-    """(k,) estimated absolute errors of the values, rounding included."""
+    """(k,) estimated absolute error of each value, rounding included."""
 
     means: Float64
     """(n,) mean similarity of each row with all."""

@@ -79,7 +79,7 @@ class KernelPca:
 
     @property
     def _tall(self) -> int:
-        """Number of rows in a chunk of the copy of the matrix."""
+        """Rows in a chunk of the copy of the matrix."""
         return chunk_rows(self.source.shape[0], self.source.shape[1] * self.stored_dtype.itemsize)
 
     # Plan -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 IN_MEMORY = 0
-"""Value of ``slots`` in a plan with all rows in memory; other values are the number of blocks of a group."""
+"""Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
 
 GROUP = 16
 """Most blocks of rows of a group, which stays in memory while other blocks pass. Sums are saved after each

@@ -82,7 +82,7 @@ class DrawRows(OverRows):
 
     @property
     def row_flops(self) -> float:
-        """Operations for each row of the matrix."""
+        """Operations for each row."""
         return self.pivots * (2.0 * self.kept.columns + EVALUATION_FLOPS + 2 * self.pivots) + 100
 
     @property

@@ -64,7 +64,7 @@ class Sample:
 
     targets: Targets
     edges: Int64
-    """(g + 1,) index of the first target of each group, and the end."""
+    """(g + 1,) first target of each group, and the end."""
 
     drawn: Int64
     """Indices of the drawn targets among all ``targets``."""

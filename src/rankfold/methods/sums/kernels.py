@@ -36,12 +36,12 @@ class Kernel:
 
     @property
     def decays(self) -> bool:
-        """True if the kernel decays exponentially or faster, so that far sources may be left out."""
+        """True if it decays exponentially or faster, so that sources far away may be left out."""
         return self.law in (Law.GAUSSIAN, Law.EXPONENTIAL)
 
     @property
     def is_compact(self) -> bool:
-        """True if the kernel is 0 beyond a radius."""
+        """True if it is 0 beyond a radius."""
         return self.law > Law.EXPONENTIAL
 
 

@@ -28,7 +28,7 @@ TREE_COLUMNS = 3
 """Most columns for a tree; with more, every target sums over all sources."""
 
 FARTHEST = 1e100
-"""Largest coordinate whose powers stay finite in every sum."""
+"""Largest coordinate whose powers are finite in every sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SourcePoints:
     """(n, d) coordinates in the order of the tree, if there is one; rows that are not summed come last."""
 
     ids: Int64
-    """(n,) row of the matrix that each point was read from."""
+    """(n,) row of the matrix that each point is."""
 
     row_weights: Float64
     """(n,) weights, in the order of ``rows``."""
@@ -115,7 +115,7 @@ def points_bytes(reader: PointReader) -> int:
 
 
 def building_bytes(reader: PointReader) -> int:
-    """Additional bytes while points are read and weights are put in order."""
+    """Additional bytes while points are read and weights are arranged."""
     tallest = int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), 2 * 8 * reader.source.shape[0])
 

@@ -49,7 +49,7 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_PAIRS = 4000
-"""Pairs summed for a target over a tree, as a plan assumes it."""
+"""Pairs summed for a target over a tree, as a plan assumes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class SumFold(DeclaredFold):
     cut: Cut
     summation: Summation
     points: SourcePoints | None
-    """Sources in memory; None in a plan."""
+    """Sources; None in a plan."""
 
     reader: PointReader
     """Reader of the targets."""
@@ -151,7 +151,7 @@ class SumAtTargets(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumSweeps:
-    """Sweep over targets while sources are in memory, for a plan."""
+    """A sweep over targets while sources are held in memory, for a plan."""
 
     reader: PointReader
     """Reader of the sources."""

@@ -43,7 +43,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Points where sums are computed, ordered so that neighbors are together."""
+    """Points where sums are wanted, in an order that keeps neighbors together."""
 
     x: Float64
     places: Int64

@@ -69,7 +69,7 @@ class State:
 
     @classmethod
     def load(cls, arrays: dict[str, Array]) -> State:
-        """State from the arrays of a checkpoint, as ``arrays`` gives them."""
+        """State from the arrays of a checkpoint."""
         step, over = arrays["step"].tolist()
         history = [tuple(each) for each in arrays["history"].tolist()]
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
@@ -223,7 +223,7 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """Write repulsive forces on own vertices to ``pushes``; if needed, their shares of Z to ``near``."""
+        """Write repulsive forces on own vertices to ``pushes``; if summed, shares of Z to ``near``."""
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:

@@ -33,11 +33,11 @@ class StoredPulls:
 
     @classmethod
     def of(cls, graph: Result) -> StoredPulls:
-        """Stored affinity graph of a result."""
+        """Affinity graph of a result."""
         return cls(graph.path / NAME)
 
     def pointers(self) -> Int64:
-        """(rows + 1,) number of edges before those of each vertex, and in all."""
+        """Number of edges before each vertex, and in all, (rows + 1,)."""
         return StoredRows(self.graph).pointers
 
     def read(self, first: int, last: int) -> Pulls:
@@ -54,7 +54,7 @@ class StoredPulls:
 
 
 def entropies(pulls: Pulls) -> Float64:
-    """(m,) sum of ``w log w`` over the edges of each vertex, with w their weights."""
+    """``sum w log w`` over the edges of each vertex, (m,)."""
     count = len(pulls.pointers) - 1
     sums = np.empty(count)
     first = 0

@@ -141,7 +141,7 @@ def _splines(nodes: int, waves: int) -> Float64:
 
 
 class GridRepulsion:
-    """Repulsive forces by a grid in a plane; for one dimension, the second coordinate is 0."""
+    """Repulsion by a grid in a plane; for one dimension, the second coordinate is 0."""
 
     def __init__(self, rows: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.most, self.pool, self.threads = most_nodes(rows), pool, threads

@@ -96,7 +96,7 @@ class PairRepulsion:
 
 
 class TreeRepulsion:
-    """Repulsive forces by far nodes of a tree and near pairs, computed for all vertices at once."""
+    """Repulsion by far nodes of a tree and near pairs, computed for all vertices at once."""
 
     def __init__(self, rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.pool, self.threads = pool, threads

@@ -42,7 +42,7 @@ class TsneRequest:
 
     @classmethod
     def of(cls, perplexity: object = 30.0, **arguments: Any) -> TsneRequest:
-        """Make a request from a caller's arguments, each checked by itself."""
+        """A request from arguments of a caller, each checked by itself."""
         request = cls(_perplexities(perplexity), **arguments)
         request.check()
         return request

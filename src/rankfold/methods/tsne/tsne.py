@@ -62,7 +62,7 @@ class TsneTask:
 
     parameters: TsneRequest
     made_by: Mapping[str, Any]
-    """Request of the task that makes the graph."""
+    """Request that the graph is made by."""
 
     given: Float64 | None = None
     """Initial positions given by the caller; None if there are none."""
@@ -161,7 +161,7 @@ class TsneTask:
         return self._edges_bytes(parts) + self._positions_bytes + self._grid_bytes + chunk * 24
 
     def _edges_bytes(self, parts: int) -> int:
-        """Bytes of the edges in one of ``parts`` processes: its share, and one more row at its border."""
+        """Bytes of edges in one of ``parts`` processes: its share, and at most one more row at its border."""
         edges = min(self.edges, self.edges // parts + self.rows * (parts > 1))
         return pulls_bytes(self.rows, self.rows, edges)
 
@@ -256,7 +256,7 @@ class TsneTask:
         return start_positions(given, self.rows, self.width, seed, self.graph / NAME)
 
     def _parts(self, run: Run) -> range:
-        """Numbers of processes to split among, from the fewest with enough memory to the most of any use."""
+        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

@@ -127,7 +127,7 @@ def require_radii(graph: Result) -> None:
 def write_radii(
     result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
 ) -> dict[str, Any]:
-    """Write radii in data and layout, in chunks of ``rows``; returns facts on their correlation."""
+    """Write radii in the data and in the layout, ``rows`` to a chunk; returns facts on their correlation."""
     copy_radii(Result(graph), result)
     of_layout = embedding_radii(positions, edges, *curve)
     path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))

@@ -20,7 +20,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def edges_bytes(rows: int, edges: int) -> int:
-    """Bytes of the edges of ``rows`` vertices in memory."""
+    """Bytes of ``edges`` edges of ``rows`` vertices."""
     return 8 * (rows + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 

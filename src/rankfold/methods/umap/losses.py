@@ -25,7 +25,7 @@ NEAREST = 1e-3
 
 
 def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tuple[float, int]:
-    """Loss of edges, 0 if there are none, and number of edges that pull; the edges are read once more."""
+    """Loss of edges, 0 if there are none, and the number of those that pull; the edges are read once more."""
     total = weights = 0.0
     count = 0
     for rows, neighbors, phases in edges.some_at_a_time(BLOCK):

@@ -45,7 +45,7 @@ class LayoutRequest:
 
     @classmethod
     def of(cls, **arguments: Any) -> LayoutRequest:
-        """Make a request from a caller's arguments, each checked by itself."""
+        """A request from arguments of a caller, each checked by itself."""
         request = cls(**arguments)
         request.check()
         return request

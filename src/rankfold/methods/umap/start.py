@@ -132,7 +132,7 @@ def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Fl
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """Initial positions by eigenvectors, each component in its own box; and number of rows at random."""
+    """Initial positions by eigenvectors, each component in its own box; and how many rows are at random."""
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)

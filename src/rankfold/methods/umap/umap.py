@@ -195,12 +195,12 @@ class UmapTask:
         return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
 
     def _edges_bytes(self, parts: int) -> int:
-        """Bytes of the edges in one of ``parts`` processes: its share, and one more row at its border."""
+        """Bytes of edges in one of ``parts`` processes: its share, and at most one more row at its border."""
         return edges_bytes(self.rows, min(self.edges, self.edges // parts + self.rows * (parts > 1)))
 
     @property
     def _positions_bytes(self) -> int:
-        """Bytes of positions as given, before and after a move, and in a checkpoint, and of groups."""
+        """Bytes of positions as given, before and after, and in a checkpoint, and of groups."""
         row = self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
         return self.rows * row
 
@@ -290,7 +290,7 @@ class UmapTask:
         return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
-        """Numbers of processes to split among, from the fewest with enough memory to the most of any use."""
+        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

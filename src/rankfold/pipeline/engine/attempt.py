@@ -96,7 +96,7 @@ class Attempt:
 
 
 def new_lease(folder: object) -> str:
-    """Name for an attempt that no attempt on any machine has had before."""
+    """A name for an attempt that no other attempt on any machine has had."""
     return f"{folder}@{os.uname().nodename}-{os.getpid()}-{time.time_ns()}-{next(_COUNT)}"
 
 
@@ -157,6 +157,6 @@ def stop_attempt(lease: str) -> bool:
 
 
 def end_attempt(lease: str) -> None:
-    """Free all that an attempt holds in this process."""
+    """Free what an attempt holds in this process."""
     with _LOCK:
         _ATTEMPTS.pop(lease, None)

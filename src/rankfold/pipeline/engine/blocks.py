@@ -75,12 +75,12 @@ class Cut:
         return int((-(-np.diff(self.panels) // self.grain_rows)).sum())
 
     def panel(self, index: int) -> tuple[int, int]:
-        """First row of a panel, and the end."""
+        """First and one past the last row of a panel."""
         return int(self.panels[index]), int(self.panels[index + 1])
 
 
 MOST_STREAMS = 256
-"""Most streams where sums are small, and panels have much work."""
+"""Most streams of panels with much work, where sums are small."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:

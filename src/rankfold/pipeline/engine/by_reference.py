@@ -76,14 +76,14 @@ def _seal_of(data: bytes | memoryview) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that writes large arrays to files named by their contents, once for all sweeps of a run."""
+    """Pickler that writes large arrays to files named by their content: once for all sweeps of a run."""
 
     def __init__(self, file: Any, folder: Path) -> None:
         super().__init__(file)
         self._folder = folder
 
     def reducer_override(self, value: Any) -> Any:
-        """Replace a large array by its file, which is mapped when loaded; pickle other values as usual."""
+        """Replace a large array by its file, which is mapped when loaded; others are pickled as usual."""
         if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
             return NotImplemented
         path = self._folder / f"array-{_digest(value)}.npy"

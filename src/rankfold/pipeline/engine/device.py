@@ -36,10 +36,10 @@ class Slot(Protocol):
         """The panel as it was read, on the host."""
 
     def recall(self, name: Hashable) -> bool:
-        """Use the panel that was kept under a name; False if there is none."""
+        """Take the panel that was kept under a name; False if there is none."""
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """Host buffer to read a panel of that shape into, once the previous panel is no longer needed."""
+        """Host buffer to read a panel of that shape into, once the panel before is no longer needed."""
 
     def lend(self, panel: Array) -> None:
         """Use a panel in memory that the slot does not own, without a copy."""
@@ -51,7 +51,7 @@ class Slot(Protocol):
         """The panel as an array on the device it is computed on."""
 
     def release(self) -> None:
-        """Give up the panel: only operations that were started before need it."""
+        """Give up the panel: only operations that were started so far need it."""
 
 
 class Device(Protocol):
@@ -107,7 +107,7 @@ class Device(Protocol):
         """Sums of a stream as the device needs them: those named in ``resident`` on the device."""
 
     def unload(self, state: State) -> State:
-        """Sums of a stream, all copied to the host."""
+        """Sums of a stream, all of them on the host."""
 
 
 def runs_on_device(kernels: Iterable[Kernel]) -> bool:
@@ -136,7 +136,7 @@ class HostSlot:
         self.staged = staged
 
     def recall(self, name: Hashable) -> bool:
-        """Always False, as no panel is kept."""
+        """False, as no panel is kept."""
         return False
 
     def room(self, shape: tuple[int, ...]) -> Array:

@@ -140,7 +140,7 @@ class Sum(Buffer):
     """Function that combines the arrays of two streams, where that is not their sum."""
 
     on_host: bool = False
-    """True if it stays on the host, as counts do that steps look at."""
+    """True if the array stays on the host, as counts do when steps look at them."""
 
     def of_no_rows(self) -> Array:
         """Array that a stream starts with, before its first panel."""

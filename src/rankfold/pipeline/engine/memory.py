@@ -37,7 +37,7 @@ def note_baseline() -> None:
 
 
 def renew_baseline() -> None:
-    """Record the baseline again, if one was noted: there is new memory that stays, and is not from work."""
+    """Record the baseline again, if one was noted, for new memory that stays and is no work."""
     if _baseline:
         note_baseline()
 

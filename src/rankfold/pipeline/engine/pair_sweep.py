@@ -73,7 +73,7 @@ class PairFold(Protocol):
         """Allocate everything for a task that holds up to ``rows`` rows in memory."""
 
     def load_resident(self, work: Any, group: tuple[int, int]) -> int:
-        """Load the blocks of a group into memory, unless they are there; returns the bytes that were read."""
+        """Load the blocks of a group into memory if they are not there; returns the bytes that were read."""
 
     def holds(self, work: Any, group: tuple[int, int]) -> bool:
         """True if the blocks of a group are in memory, so that loading them takes no reading."""
@@ -91,7 +91,7 @@ class PairFold(Protocol):
 
 @dataclass(slots=True)
 class PairReport:
-    """Memory and bytes read of the tasks of a sweep, as they report them."""
+    """Memory and bytes read of tasks, as they report them."""
 
     peak_bytes: int = 0
     read_bytes: int = 0
@@ -110,7 +110,7 @@ class PairSweep:
     groups: npt.NDArray[np.int64]
     concurrency: int
     at_once: int = 1
-    """Number of tasks that run at once, in all processes together."""
+    """Number of tasks at once in all processes."""
 
     journal: Journal = field(default_factory=Journal)
     device: str = "cpu"
@@ -231,7 +231,7 @@ class PairSweep:
 
 
 class _Progress:
-    """Reports progress in rows, which never decreases."""
+    """Progress in rows, which never decreases."""
 
     def __init__(self, name: str, row_pairs: int, rows: int, progress: Tell | None) -> None:
         self.name, self.row_pairs, self.rows, self.progress = name, max(1, row_pairs), rows, progress

@@ -44,7 +44,7 @@ TARGET_TASKS = 64
 """Number of tasks up to which a block gets more accumulators, if there are blocks to share among them."""
 
 FEW = 8
-"""Most groups, for each task that runs at once, with which groups meet in a tournament."""
+"""Most groups for each task at once with which groups meet in a tournament."""
 
 GROUPS_PER_THREAD = 2, 4
 """Groups for each thread, at least and if possible. With twice as many groups as threads all threads are
@@ -68,7 +68,7 @@ class Pairs:
     """Edges of the blocks that have accumulators (results so far), as row indices."""
 
     others: Int64 | None = None
-    """Edges of the blocks that those are compared with, if they belong to another set; else None."""
+    """Edges of the blocks that those are compared with, if these belong to another set; else None."""
 
     @property
     def count(self) -> int:
@@ -92,7 +92,7 @@ class Pairs:
 
     @property
     def row_pairs(self) -> int:
-        """Number of pairs of rows that are compared in all."""
+        """Number of pairs of rows in all."""
         rows, others = int(self.rows[-1]), int(self.met[-1])
         return rows * (rows - 1) // 2 if self.others is None else rows * others
 
@@ -109,7 +109,7 @@ class Pairs:
 
     @property
     def most_at_once(self) -> int:
-        """Most tasks that could run at once, if every block were a group."""
+        """Number of tasks that could run at once if every block were a group."""
         return -(-self.count // 2) if self.others is None else self.count * self.accumulators
 
     def tallest(self) -> int:

@@ -51,7 +51,7 @@ class Run:
     """Folder of the checkpoints of finished and unfinished sweeps."""
 
     scratch: Path
-    """Folder of intermediate matrices, narrow ones; on a file system that all workers see."""
+    """Folder of narrow intermediate matrices; on a file system that all workers see."""
 
     result: Path
     """Path of the result, which grows during the run."""
@@ -300,7 +300,7 @@ class Run:
 
 
 _LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.generic, np.dtype)
-"""Types that contain no other values, and are never searched for themselves."""
+"""Types that hold no other values, and that are never searched for."""
 
 
 def values_in(value: object, kind: type[T]) -> Iterator[T]:

@@ -42,7 +42,7 @@ class Budget:
 
 
 class Warmup(Protocol):
-    """What a process does once before it computes for a run. It is sent to workers."""
+    """Preparation that a process does once before it computes for a run; it is sent to workers."""
 
     def warm(self) -> None:
         """Compile and load the kernels that the run uses."""
@@ -56,7 +56,7 @@ class Scheduler(Protocol):
         """True if other processes take tasks, and this one does not."""
 
     def members(self) -> tuple[str, ...]:
-        """Addresses of the worker processes that take tasks now; some may go, and others join.
+        """Addresses of the processes that take tasks now, of which some may go and others join.
 
         Raises
         ------

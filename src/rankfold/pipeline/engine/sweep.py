@@ -64,7 +64,7 @@ _CORE = "core_type"
 LEASE = "attempt.json"
 
 _STREAM = re.compile(r"stream-(\d{5,})\.part")
-"""Names of the checkpoint files of streams."""
+"""Names of checkpoints of streams."""
 
 _LED_TO_TOTAL = re.compile(r".*-.*\.part|fold-.*\.pickle", re.DOTALL)
 """Names of files that are removed once the sums over all rows are saved."""
@@ -79,7 +79,7 @@ class Total:
     """Record of all files that the sweep wrote to scratch or into the result, with checksums."""
 
     earlier: bool
-    """True if an earlier attempt computed it."""
+    """True if an earlier attempt made it."""
 
     peak_bytes: int = 0
     """Most memory that a worker process held above its baseline."""

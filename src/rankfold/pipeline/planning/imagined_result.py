@@ -30,11 +30,11 @@ class ImaginedResult(Result):
         self._matrices, self._fitted = matrices, dict(fitted or {})
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the arrays whose values are known."""
+        """Names of the arrays that are known."""
         return iter(self._fitted)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """Values of a known array, by its name."""
+        """A known array, by its name."""
         return self._fitted[name]
 
     def matrix(self, name: str) -> Source:

@@ -50,7 +50,7 @@ class Pass:
     """Number of stored entries that it reads, if a sparse matrix is not made dense; else 0."""
 
     is_likely: bool = True
-    """False if a method is likely to skip the sweep because of earlier findings."""
+    """False if a method is likely to skip it because of earlier findings."""
 
     on_device: bool = False
     """True if every kernel of its fold has a body for a GPU."""

@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def likely_sweeps(self) -> list[Pass]:
-        """Sweeps of the plan, without those over the matrix that a method can probably skip."""
+        """Sweeps without those over the matrix that a method can probably skip."""
         matrix = [p for p in self.passes if p.over == "matrix"]
         if self.likely_passes < self.most_passes:
             matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def scaling(self) -> Scaling:
-        """Number of workers beyond which more do not help, and why."""
+        """Workers beyond which more do not help, and why."""
         return scaling_of(self)
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:

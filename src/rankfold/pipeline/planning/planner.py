@@ -80,10 +80,10 @@ class Arrangement:
 
 
 class Sweeps(Protocol):
-    """Sweeps of a task that can be arranged for any budget."""
+    """Sweeps of a task that can be arranged in any budget."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Arrange the sweeps for a budget, or for the least memory possible if that is more."""
+        """Arrange the sweeps in a budget, or in the least memory possible if that is more."""
 
 
 def plan_task(

@@ -102,7 +102,7 @@ class Forecast:
         self.shares[name], self.last_report = share, now
 
     def title(self, name: str) -> str:
-        """A sweep in words: for one over the matrix, which pass of about how many."""
+        """A sweep in words: which pass of about how many, if it is one over the matrix."""
         if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
             return "adding rows"
         if self.plan is None or self.plan.kind not in COUNT_METHODS or not self._reads(name):
@@ -114,7 +114,7 @@ class Forecast:
         return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
-        """Seconds left of the whole run, if its plan is right about passes; None if they are not known."""
+        """Seconds left of the whole run, if the plan is right about its passes; None if that is not known."""
         if self.plan is None:
             return None
         order = [each.name for each in self.plan.passes]

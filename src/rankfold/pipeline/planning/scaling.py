@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 NOMINAL = Rates(NOMINAL_FLOPS[4], NOMINAL_FLOPS[8], NOMINAL_READ)
-"""Speeds of a nominal core."""
+"""Rates of a nominal core."""
 
 MERGE_BYTE_SECONDS = 4e-9
 """Seconds to write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
@@ -49,7 +49,7 @@ class Scaling:
     """Number of workers that use the whole bandwidth of the file system; None if that is not known."""
 
     merges: int | None
-    """Number of workers with which merging takes as long as folding; None if nothing is merged."""
+    """Number of workers with which merging takes as long as folding; None where nothing is merged."""
 
     bandwidth: float = 0.0
     """Bytes per second of the file system."""
@@ -69,7 +69,7 @@ class Scaling:
 
 
 def scaling_of(plan: Plan) -> Scaling:
-    """Scaling of the sweep of a plan that takes the longest.
+    """Scaling of the sweep that takes the longest.
 
     The file system is described by ``plan.bandwidth``. On a device, whose rates are not those of a core, only
     streams count.

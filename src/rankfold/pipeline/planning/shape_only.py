@@ -70,7 +70,7 @@ class ShapeOnly:
         """No-op: there is nothing to check."""
 
     def fingerprint(self) -> str:
-        """Empty, as the matrix has no contents."""
+        """Empty: it has no contents."""
         return ""
 
 

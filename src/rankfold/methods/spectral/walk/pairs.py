@@ -16,7 +16,7 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Error of an eigenvalue, which lies between -1 and 1, that more steps do not reduce."""
+"""Error of an eigenvalue, between -1 and 1, that more steps do not lower."""
 
 SAFETY = 4.0
 """Factor of estimates that take residuals to be small relative to gaps."""

@@ -25,7 +25,7 @@ FEW_ROWS = 512
 """Number of rows up to which all eigenvectors are computed."""
 
 BESIDE = -3.0
-"""Shift by which the eigenvalue 1 of known vectors is moved below all others, which are at least -1."""
+"""Shift of the eigenvalue 1 of known vectors, to below all others, which are at least -1."""
 
 
 @dataclass(frozen=True, slots=True)

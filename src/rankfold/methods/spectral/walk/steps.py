@@ -17,7 +17,7 @@ from rankfold.pipeline.data.source import Csr
 Float64 = npt.NDArray[np.float64]
 
 PIECES = 4
-"""Pieces of a block of rows for each thread, since rows have different numbers of edges."""
+"""Pieces of a block for each thread, since rows have different numbers of edges."""
 
 
 class Walk:
@@ -38,7 +38,7 @@ class Walk:
         self._pool.shutdown()
 
     def step(self, u: Float64, before: Float64 | None, steps: Steps, out: Float64 | None = None) -> Float64:
-        """(m, b) ``walk * (W @ u) + stay * u + back * before`` at all vertices: see ``step_rows``.
+        """``walk * (W @ u) + stay * u + back * before`` at all vertices, (m, b): see ``step_rows``.
 
         ``before`` may be None where it does not count; ``out`` is allocated if it is not given.
         """

@@ -55,7 +55,7 @@ class Vertices:
 
     @property
     def roots(self) -> Float64:
-        """(m,) square roots of degrees, which in each component are the eigenvector of 1, of any length."""
+        """(m,) square roots of degrees: in each component the vector of the eigenvalue 1, of any length."""
         return inverse(self.scale) / self.density
 
     def constants(self) -> Float64:

@@ -55,7 +55,7 @@ class Exchange:
 
     @classmethod
     def create(cls, folder: Path, capacities: Sequence[int]) -> tuple[Exchange, ...]:
-        """Create files for messages of at most ``capacities`` bytes; returns the exchange of each process."""
+        """Create files for messages of at most ``capacities`` bytes; returns an exchange for each process."""
         make_folder(folder)
         parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
         for each in parts:

@@ -53,7 +53,7 @@ PATIENCE_SECONDS = 1800.0
 
 
 class Work(Protocol):
-    """Work of all processes of a team. Picklable; holds paths and small arrays."""
+    """Work of each process of a team. Picklable; holds paths and small arrays."""
 
     def do_part(self, member: Member) -> None:
         """Do the part of one process until all is done, unless ``member.look`` or the exchange raises."""
@@ -95,7 +95,7 @@ class Member:
                 raise PeerLeft(f"no message came for {PATIENCE_SECONDS:.0f} s")
 
     def save(self, path: Path, arrays: State) -> None:
-        """Save arrays as a checkpoint; raises if the folder belongs to another attempt."""
+        """Save a checkpoint; raises if the folder belongs to another attempt."""
         require_ours(self.folder, self.lease)
         save_arrays(path, arrays, durable=self.keeping.is_remote)
 
