@@ -14,8 +14,9 @@
     sums          sums over all pairs of points, exactly and by a tree
     hashing       digests at the speed of memory
 
-A family holds contracts with their reference bodies; tuned bodies of the same names lie beside them, in
-``cpu`` (numba) and ``gpu`` (CuPy). ``_dispatch.py`` joins both, ``_compiled.py`` keeps compiled loops on
+Each folder is a family of kernels. A module there holds contracts: functions whose docstrings fix what is
+computed, with reference bodies in NumPy. Tuned bodies of the same names lie in its subfolders ``cpu`` (numba)
+and ``gpu`` (CuPy). ``_dispatch.py`` joins both, ``_compiled.py`` keeps compiled loops on
 disk, and ``_layouts.py`` brings arrays into the order that a loop reads. Imports nothing of ours outside
 this folder.
 """

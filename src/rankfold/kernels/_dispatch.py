@@ -19,8 +19,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FEW = 2**16
-"""Most numbers for which a light kernel runs its reference body: that takes a millisecond or two, and
-loading numba and a compiled body takes a second."""
+"""Largest size of the first array for which a light kernel runs its reference body: that takes a millisecond
+or two, and loading numba and a compiled body takes a second."""
 
 _DEVICES = {"numpy": "cpu", "cupy": "gpu"}
 
@@ -79,22 +79,22 @@ def implementation(module: str, name: str, device: str) -> Callable[..., Any] | 
 
 
 def kernel(reference: Callable[P, R]) -> Callable[P, R]:
-    """Turn a contract with a reference body into a kernel that dispatches on its arrays."""
+    """Turn a contract with a reference body into a kernel that dispatches on the device of its arrays."""
     return _kernel(reference, 0)
 
 
 def light_kernel(reference: Callable[P, R]) -> Callable[P, R]:
-    """Like ``kernel``, for host bodies that agree to the last bit: if the first array has few numbers, the
+    """Like ``kernel``, for host bodies that agree to the last bit: if the first array has few elements, the
     reference body runs, so that a small matrix neither compiles nor loads numba.
     """
     return _kernel(reference, FEW)
 
 
 def portable(call: Callable[P, R]) -> Callable[P, R]:
-    """Mark a kernel that folds may call wherever they run.
+    """Mark a kernel that a fold (the work of a pass over the matrix) may call on the host and on a device.
 
-    Its reference body accepts arrays of any device: a few operations on whole arrays that never inspect
-    single numbers. Or it takes no arrays, and returns arrays of the host.
+    Either its reference body accepts arrays of any device: a few operations on whole arrays that never
+    inspect single elements. Or it takes no arrays, and returns arrays of the host.
     """
     call.portable = True  # type: ignore[attr-defined]
     return call

@@ -32,12 +32,15 @@ def plain(a: Array) -> Array:
 
 
 def wide(a: Array) -> Array:
-    """Read-only C-order view of a matrix, perhaps with more columns: part of a wider matrix is not copied."""
+    """Read-only C-order matrix whose first columns are those of ``a``.
+
+    If ``a`` is part of a wider matrix, it is a view with the further columns of that matrix, not a copy.
+    """
     return plain(_whole(a))
 
 
 def writable(a: Array) -> Array:
-    """C-order matrix to write into, with more columns if ``a`` is part of a wider matrix.
+    """C-order matrix to write into, whose first columns are those of ``a``; wider if ``a`` is part of a wider one.
 
     If ``a`` has another layout, it is a copy, which the caller writes back: see ``write_back``.
     """

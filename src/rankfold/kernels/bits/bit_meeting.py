@@ -25,7 +25,7 @@ WORD = 64
 """Bits of a word."""
 
 RUN = 128
-"""Rows of ``y`` whose shared ones with a row are counted at a time."""
+"""Number of rows of ``y`` that are compared with a row of ``x`` at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BitRows:
     """Columns of the matrix, one bit each."""
 
     words: npt.NDArray[np.uint64]
-    """(rows, words) with zeros in place of bits beyond the last column."""
+    """(rows, words) packed bits of each row; bits beyond the last column are zero."""
 
     sizes: Int64
     """(rows,) number of ones in each row."""
@@ -49,7 +49,7 @@ class BitRows:
 
 
 def words_of(bits: int) -> int:
-    """Number of words of a row of so many bits.
+    """Number of 64-bit words that hold a row of ``bits`` bits.
 
     >>> words_of(64), words_of(65)
     (1, 2)
@@ -67,22 +67,22 @@ def meet_bits(
     metric: int,
     same: bool,
 ) -> None:
-    """Insert the pairs of two blocks into the neighbor lists of both, in place.
+    """Compare all pairs of rows of two blocks, and insert them into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : BitRows
         p and q rows of the same bits; ``y`` is ``x`` where ``same``.
     lists_i, lists_j : Lists
-        Lists of x and, if it has any and is another block, of y. Written.
+        Neighbor lists of the rows of x and of y; ``lists_j`` is None if y has none or is x. Written.
     metric : one of ``SetMetric``
     same : bool
         True if both are one block; no row is then paired with itself.
 
     Notes
     -----
-    Work: for each pair an AND, a count and an addition a word, in vectors across the rows of ``y``; scratch
-    1 KiB a word.
+    Work: an AND, a count and an addition for each word of a pair, in vectors across the rows of ``y``.
+    Scratch: 1 KiB for each word of a row.
     """
     for i in range(len(x)):
         shared = np.bitwise_count(x.words[i] & y.words).sum(axis=1, dtype=np.int64)
@@ -96,5 +96,9 @@ def meet_bits(
 
 
 def scratch_bytes(rows: int, words: int) -> int:
-    """Most scratch bytes of ``meet_bits`` on so many rows: a run, sizes, lists that accept nothing."""
+    """Most scratch bytes of ``meet_bits`` on blocks of ``rows`` rows of ``words`` words.
+
+    These are the transposed words of a run of ``RUN`` rows, sizes, and lists that accept nothing in place of
+    missing ones.
+    """
     return RUN * (8 * words + 5 * 8) + rows * (2 * 8 + 2 * 8)

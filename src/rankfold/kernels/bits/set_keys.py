@@ -15,14 +15,14 @@ class SetMetric(enum.IntEnum):
     """Distance of two sets among ``bits`` columns, used as a key; no number conflicts with ``Metric``."""
 
     HAMMING = int(Metric.HAMMING)
-    """Share of the columns that exactly one of both has."""
+    """Share of all columns that are members of exactly one of the two sets."""
 
     JACCARD = 7
-    """Share of the members of either that exactly one of both has; 0 for two empty sets."""
+    """Share of the members of the union that exactly one of the two sets has; 0 for two empty sets."""
 
 
 def set_key(shared: int, size_x: int, size_y: int, bits: int, metric: int) -> float:
-    """The key of a pair, float64.
+    """Distance of two sets, the key of a pair: from the number of shared members and both sizes.
 
     >>> set_key(2, 3, 4, 10, SetMetric.HAMMING), set_key(2, 3, 4, 10, SetMetric.JACCARD)
     (0.3, 0.6)

@@ -36,7 +36,7 @@ def meet_sets(
     same: bool,
     room: Callable[..., Array],
 ) -> None:
-    """Insert the pairs of two blocks into the neighbor lists of both, in place.
+    """Compare all pairs of rows of two blocks, and insert them into the neighbor lists of both, in place.
 
     Parameters
     ----------
@@ -52,7 +52,8 @@ def meet_sets(
 
     Notes
     -----
-    Work: an addition for each number of x and each of y in the same column, and a comparison a pair.
+    Work: an addition for each pair of entries of x and y in the same column, and a comparison for each pair
+    of rows.
     """
     for i in range(len(x)):
         row = x.indices[x.indptr[i] : x.indptr[i + 1]]

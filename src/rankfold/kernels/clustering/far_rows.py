@@ -16,7 +16,7 @@ Float64 = npt.NDArray[np.float64]
 
 @kernel
 def own_distances(x: Array, centers: Float64, labels: npt.NDArray[np.int32], *, out: Float64) -> None:
-    """Squared distance of each row from its own center, by the sum of ``kernels/neighbors/lists.py``.
+    """Squared distance of each row from its own center, summed as ``kernels/neighbors/lists.py`` does.
 
     Parameters
     ----------

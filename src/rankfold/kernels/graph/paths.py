@@ -35,7 +35,7 @@ class Graph(NamedTuple):
 
 @kernel
 def lower_distances(graph: Graph, source: int, *, near: Float64) -> None:
-    """Lower each number to the length of the shortest path from ``source``, where that is less.
+    """Lower each entry of ``near`` to the length of the shortest path from ``source``, where that is less.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def search_breadth_first(pointers: Int64, neighbors: Array, *, order: Array, lab
     pointers, neighbors
         See ``Graph``. C-contiguous.
     order : (n,) of the type of ``neighbors``, C-contiguous, written
-        Components follow each other; each begins at its first vertex.
+        Vertices in this order, component by component; each component begins at its vertex of least number.
     labels : (n,) of the same type, C-contiguous, written
         Component of each vertex, numbered from 0 on in order of first vertices.
 

@@ -57,7 +57,7 @@ def step_rows(
         Vectors at the vertices of the range, now and a step before.
     steps : Steps
     out : (r, b) float64, written
-        Rows are contiguous, perhaps with gaps between them; none of the other arrays.
+        Rows are contiguous, perhaps with gaps between them; shares no memory with the other arrays.
 
     Notes
     -----
@@ -87,7 +87,7 @@ def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parent
 
     Notes
     -----
-    About two reads of ``parents`` an edge. One range at a time.
+    About two reads of ``parents`` an edge. Ranges are joined one at a time, not by several threads.
 
     References
     ----------

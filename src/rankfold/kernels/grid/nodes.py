@@ -72,7 +72,7 @@ def potentials_at(positions: Float32, lattice: Lattice, nodes: Float32, *, out: 
         As for ``spread_charges``.
     lattice : Lattice
     nodes : (rows, columns, c) float32
-        Potentials of c kinds.
+        Potentials of c kinds at the nodes.
     out : (n, c) float32, written
 
     Notes
@@ -89,7 +89,7 @@ def potentials_at(positions: Float32, lattice: Lattice, nodes: Float32, *, out: 
 
 
 def _shares(positions: Float32, lattice: Lattice) -> tuple[Int64, list[Float64]]:
-    """First node of each point along either axis, and its weights of that and the next three nodes."""
+    """Nodes around each point along either axis: (n, 2) first of four, and per axis their (n, 4) weights."""
     low = np.array([lattice.low_x, lattice.low_y])
     places: Any = (positions.astype(np.float64) - low) * (1 / lattice.spacing)
     cells = np.floor(places).astype(np.int64)

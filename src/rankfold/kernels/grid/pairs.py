@@ -24,7 +24,9 @@ def push_sums(targets: Float32, sources: Float32, *, push: Float32, near: Float6
     sources : (d, n) float32
         One coordinate after the other. A target that is among them counts itself, with q = 1.
     push : (m, d) float32, written
+        First of the sums: the repulsive force on each target, not yet normalized.
     near : (m,) float64, written
+        Second of the sums.
 
     Notes
     -----

@@ -1,4 +1,5 @@
-"""Digest of many words in a few, at the speed of memory: to tell matrices apart, not for cryptography."""
+"""Digest of many 64-bit words in 64 of them, at the speed of memory: to tell matrices apart, not for
+cryptography."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ PRIME = np.uint64(0x00000100000001B3)
 
 @light_kernel
 def mix_words(words: Words, *, lanes: Words) -> None:
-    """Mix words into lanes, in place: word i into lane i modulo their number, in order.
+    """Mix words into the lanes of a digest, in place and in order: word i into lane ``i % 64``.
 
     Parameters
     ----------

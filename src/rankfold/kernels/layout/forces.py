@@ -21,7 +21,7 @@ BITS = 6
 s (s + 1) / 2^15 at most, relative to itself: less than 1e-3 of any force."""
 
 SHIFT = 23 - BITS
-"""Bits of the mantissa that give the place between two steps."""
+"""Bits of the mantissa that give the position between two steps."""
 
 LEAST, MOST = -32, 32
 """Powers of two to whose range squared distances are clipped."""
@@ -65,8 +65,8 @@ class Density(NamedTuple):
     """b of the curve."""
 
     pushes: Float32
-    """(n, 2) factors of each vertex for its ends of edges: of a push by closeness, and of one by the slope of
-    the curve. Negative where the neighbors of the vertex should be nearer."""
+    """(n, 2) two factors of each vertex, added for both ends of an edge: of a repulsive force by closeness, and
+    of one by the slope of the curve. Negative where the neighbors of the vertex should be nearer."""
 
 
 class Edges(NamedTuple):
@@ -99,7 +99,7 @@ class Epoch(NamedTuple):
     """Factor of all forces."""
 
     negatives: int
-    """Random vertices that push whenever an edge pulls."""
+    """Number of random vertices that repel a vertex each time one of its edges pulls."""
 
 
 def forces_of(a: float, b: float, strength: float) -> Forces:

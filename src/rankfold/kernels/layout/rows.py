@@ -38,7 +38,9 @@ class NewRows(NamedTuple):
 def place_rows(
     positions: Float32, rows: NewRows, *, forces: Forces, rates: Float32, negatives: int, out: Float32
 ) -> None:
-    """Compute positions of rows after some epochs, each row pulled once whenever one of its edges pulls.
+    """Compute positions of new rows after all epochs.
+
+    Each time an edge of a row pulls, the row moves once towards that neighbor, then away from random vertices.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def place_rows(
     rates : (e,) float32
         Factor of forces in each epoch.
     negatives : int
-        Random vertices that push whenever an edge pulls.
+        Number of random vertices that repel a row each time one of its edges pulls.
     out : (m, d) float32, written
         Last positions of rows.
 
@@ -88,7 +90,7 @@ def row_keys(neighbors: npt.NDArray[np.int64], key: int) -> npt.NDArray[np.uint6
 
 
 def _mix_all(words: Any) -> npt.NDArray[np.uint64]:
-    """``mix`` of each number of an array."""
+    """``mix`` of each word of an array."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(FIRST_FACTOR)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(SECOND_FACTOR)
     mixed: npt.NDArray[np.uint64] = words ^ (words >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Settle new rows among vertices which stay: drawn to their neighbors, pushed by all, each independently."""
+"""Place new rows among vertices which stay, each independently: drawn to its neighbors, pushed by all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pushes = Callable[[Float32], tuple[Float32, Float64]]
 
 
 class Settlers(NamedTuple):
-    """Rows that are to be settled."""
+    """Rows that are to be placed."""
 
     neighbors: Int64
     """(m, k) vertices that they are drawn to."""
@@ -40,7 +40,7 @@ class Settlers(NamedTuple):
 
 
 class Settling(NamedTuple):
-    """Parameters of the descent by which rows settle."""
+    """Parameters of the gradient descent that places rows."""
 
     steps: int
     rate: float
@@ -60,7 +60,7 @@ def settle_by_nodes(
     settling: Settling,
     out: Float32,
 ) -> None:
-    """Settle rows in a plane: descend the divergence of each row from the vertices, with forces from nodes.
+    """Place new rows in a plane by gradient descent of their divergence, with repulsion from nodes of a grid.
 
     The gradient of a row is ``exaggeration sum w q (y - y_j) - push / near``, over its neighbors, with
     ``q = 1 / (1 + |y - y_j|^2)``; ``push`` is the sum of ``q^2 (y - s)`` over all vertices s, and ``near``
@@ -102,7 +102,7 @@ def settle_by_nodes(
 def settle_by_pairs(
     positions: Float32, rows: Settlers, sources: Float32, *, settling: Settling, out: Float32
 ) -> None:
-    """Settle rows in any number of dimensions, as ``settle_by_nodes``, by sums over all vertices.
+    """Place new rows in any dimension, as ``settle_by_nodes`` does, with repulsion summed over all vertices.
 
     Parameters
     ----------

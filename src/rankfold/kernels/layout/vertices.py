@@ -42,8 +42,8 @@ def move_vertices(
     """Compute new positions of some vertices, moved by the edges of an epoch that begin at them.
 
     An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
-    of the edge; then random vertices push it away, by their forces at its position. Others stay. The edges of
-    a vertex act in their order, beginning with one that is drawn in each epoch: the last edge decides most,
+    of the edge; then random vertices push it away, by their forces at its position. Neighbors and random
+    vertices stay. The edges of a vertex act in their order, beginning with one that is drawn in each epoch: the last edge decides most,
     and if it were always the same, vertices would line up behind it.
 
     Parameters
@@ -90,7 +90,7 @@ def _pulls(epoch: int, phase: int) -> bool:
 
 
 def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, negatives: int) -> Float32:
-    """Sum of the forces from random vertices, two for each number of 64 bits."""
+    """Sum of the forces from random vertices; each random number of 64 bits draws two of them."""
     push = np.zeros_like(x)
     for sample in range(negatives):
         word = mix((counter + STEP * (sample // 2)) & MASK)
@@ -108,7 +108,7 @@ def _force(table: Float32, difference: Float32) -> Float32:
 def _pull(
     attraction: Float32, density: Density | None, edge: tuple[int, int], phase: int, difference: Float32
 ) -> Float32:
-    """Force along an edge between two vertices, including the force by density."""
+    """Attraction along an edge between two vertices, plus the force by density if there is one."""
     force, square = _force(attraction, difference), _square(difference)
     if density is None or not square > 0:
         return force

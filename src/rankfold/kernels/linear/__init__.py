@@ -1,7 +1,9 @@
-"""Products, factorizations, sketches and sums of panels.
+"""Products, factorizations, sketches and sums of panels (rows that are read at once).
 
-center_scale   (x - shift) * unit per column, and its moments         numba
-complete_rows  missing numbers of rows, by a model of low rank        numba
+A grain is the rows of one matrix product, a part of a panel that stays in cache.
+
+center_scale   (x - shift) * scale per column, its sums and squares   numba
+complete_rows  missing entries of rows, by a model of low rank        numba
 count_sketch   rows added to few buckets, with random signs           numba
 dense          leading eigenpairs and singular triplets, signs        LAPACK
 gaussian       Gaussian rows from counters: (seed, purpose, index)

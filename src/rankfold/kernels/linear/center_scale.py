@@ -21,7 +21,7 @@ Float64 = npt.NDArray[np.float64]
 @portable
 @light_kernel
 def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float64]:
-    """Column sums and sums of squares of ``(x - shift) * unit``, accumulated in float64.
+    """Column sums and sums of squares of ``(x - shift) * pow2_scale``, accumulated in float64.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 GOLDEN = 0x9E3779B97F4A7C15
-"""Step of the counter (Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
+"""Step of the counter of random numbers that choose held out entries (Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
 
 
 TOTALS = 8
@@ -34,11 +34,11 @@ COUNT_BINS = 176
 """Number of bins of counts: see ``count_bin``."""
 
 LEAST_PERIOD = 4
-"""Least period of a row: no more than one of so many numbers is held out."""
+"""Least period of a row: at most one in so many of its entries is held out."""
 
 
 class RowModel(NamedTuple):
-    """A model of rows of n numbers, all in float64."""
+    """A model of low rank of rows of n entries; all arrays are float64."""
 
     mean: Float64
     """(n,) mean of each column."""
@@ -57,36 +57,41 @@ class RowModel(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """Sums over rows, all in float64. T is the outer product of (z, 1) with itself, plus C in its z z' part.
+    """Sums over rows, all in float64.
 
-    Numbers that are held out count as missing in ``squares``, ``shared``, ``products`` and the last total.
+    T of a row is the outer product of (z, 1) with itself, (k + 1, k + 1), plus C in its z z' part; its upper
+    triangle has q = (k + 1)(k + 2) / 2 entries. Entries that are held out count as missing in ``squares``,
+    ``shared``, ``products`` and the last total. Squares and products are of entries less their mean.
     """
 
     squares: Float64
-    """(n, q) sums of the upper triangle of T, q = (k + 1)(k + 2) / 2: for each column plus the rows that have
-    a number there, or, for rows that are in ``shared``, less those that miss it. (0, q) if not computed."""
+    """(n, q) for each column the triangles of T: plus those of rows that have it and are not in ``shared``,
+    less those of rows that miss it and are. With ``shared`` it is the sum over all rows that have the column.
+    (0, q) if not computed."""
 
     shared: Float64
-    """(q,) triangle of T over rows that count for all columns: those with at least half of their numbers, or
-    all rows if ``squares`` are not computed."""
+    """(q,) sum of the triangles of T over the rows with at least half of their entries, or over all rows if
+    ``squares`` are not computed."""
 
     moments: Float64
-    """(q,) triangle of T over all rows."""
+    """(q,) sum of the triangles of T over all rows."""
 
     products: Float64
-    """(n, k + 1) expected products of missing numbers with (z, 1), if ``squares`` are not computed."""
+    """(n, k + 1) for each column the sum of expected products of its missing entries with (z, 1), if
+    ``squares`` are not computed."""
 
     columns: Float64
-    """(3, n) numbers of missing and of held out entries, and sums of the latter less the mean."""
+    """(3, n) for each column: number of missing entries, number of held out ones, sum of these less the mean."""
 
     totals: Float64
-    """(TOTALS,) squares of fitted numbers; number of those held out, squares of their errors, and of them
-    less the mean; squares of changes of missing numbers; squares of the completed rows less the mean; rows
-    without any number; expected squares of missing numbers, if ``squares`` are not computed."""
+    """(TOTALS,) in order: squares of fitted entries; number of held out entries; squares of their errors;
+    their squares; squares of the changes of missing entries from the model before; squares of the completed
+    rows; number of rows without any entry; expected squares of missing entries, if ``squares`` are not
+    computed."""
 
     by_count: Float64
-    """(4, COUNT_BINS) number of missing entries, by the count of numbers in their row; then number of those
-    held out, squares of their errors and of them less the mean, by the count of numbers left in their row."""
+    """(4, COUNT_BINS) number of missing entries, by bins of the count of present ones in their row; then number
+    of held out entries, squares of their errors, and their squares, by bins of the count of entries left."""
 
 
 @kernel
@@ -160,7 +165,7 @@ def fit_rows(
 
     Notes
     -----
-    Work and source as of ``fill_rows``, twice for the two models; and k^2 more for each number that is
+    Work and references are those of ``fill_rows``, twice for the two models; and k^2 more for each number that is
     present or missing, whichever are fewer.
     """
     for i, row in enumerate(x):
@@ -206,7 +211,9 @@ def _add_row(
 
 
 def row_period(there: int, columns: int, period: int) -> int:
-    """Period of a row with so many numbers: shorter if more are missing than present, in that proportion.
+    """Period of held out entries of a row that has ``there`` of its ``columns`` entries.
+
+    It is shorter than ``period`` if more are missing than present, in that proportion.
 
     >>> row_period(80, 100, 100), row_period(20, 100, 100), row_period(1, 100, 100)
     (100, 25, 4)
@@ -230,7 +237,7 @@ def count_bin(count: int) -> int:
 
 
 def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.bool_]:
-    """(n,) True for columns of a row that are held out, if they have a number."""
+    """(n,) True for the columns whose entries a row holds out; where the entry is missing it has no effect."""
     columns = len(missing)
     own = row_period(columns - int(missing.sum()), columns, period)
     runs = -(-columns // own)
@@ -247,7 +254,7 @@ def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.
 
 
 def _coordinates(d: Float64, there: Array, model: RowModel) -> tuple[Float64, Float64]:
-    """z and C of a row."""
+    """Coordinates z (k,) of a row, and their covariance C (k, k); ``d`` is 0 where ``there`` is False."""
     count, k = int(there.sum()), model.loadings.shape[1]
     seen = model.loadings[there]
     unseen = model.loadings[~there]

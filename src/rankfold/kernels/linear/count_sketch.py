@@ -31,6 +31,7 @@ def draw_buckets(
     seed, purpose : int, 0 <= value < 2**64
         Key of the counter-based generator.
     tile, count : int
+        Number of the tile, from 0 on, and number of buckets.
 
     Returns
     -------
@@ -48,7 +49,10 @@ def draw_buckets(
 def draw_tiles(
     seed: int, purpose: int, count: int, start: int, stop: int
 ) -> Iterator[tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Rows ``start:stop`` tile by tile: first and one past the last, and bucket and sign of each."""
+    """Buckets and signs of rows ``start:stop``, tile by tile.
+
+    Yields the first row, one past the last, and the bucket and the sign of each row between them.
+    """
     for tile in range(start // TILE_ROWS, -(-stop // TILE_ROWS)):
         top = tile * TILE_ROWS
         low, high = max(start, top), min(stop, top + TILE_ROWS)

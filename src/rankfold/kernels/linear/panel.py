@@ -19,7 +19,7 @@ def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array, tf32: 
     Parameters
     ----------
     d : (r, s) float32 or float64, C or Fortran order
-        One grain of the matrix, conditioned. Left untouched.
+        One grain (rows of one product) of the matrix, centered and scaled. Left untouched.
     q : (s, b) of the type of ``d``
         Basis.
     y : (r, b) of the type of ``d``, written

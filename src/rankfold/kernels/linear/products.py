@@ -1,4 +1,4 @@
-"""Products of grains with small matrices, and sums of such products."""
+"""Products of grains (rows that are multiplied at once) with small matrices, and sums of such products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 MIRROR_ROWS = 512
 """Rows copied over the diagonal at once, if only half of a symmetric product is computed: scratch is a few
-squares of that."""
+square matrices of that size."""
 
 
 def mirror_bytes(k: int) -> int:

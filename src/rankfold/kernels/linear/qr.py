@@ -59,8 +59,8 @@ def merge_r(a: Float64, b: Float64) -> Float64:
     References
     ----------
     Demmel, Grigori, Hoemmen, Langou, Communication-optimal parallel and sequential QR and LU
-    factorizations, SIAM J. Sci. Comput. 34(1), 2012 (TSQR), with the sequential fold within a
-    stream and a fixed tree between streams.
+    factorizations, SIAM J. Sci. Comput. 34(1), 2012 (TSQR), with panels one after the other within a
+    stream (panels that one accumulator takes), and a fixed tree between streams.
     """
     return panel_r(np.vstack([a, b]))
 

@@ -22,7 +22,7 @@ def sketch_product(
     Parameters
     ----------
     d : (r, s) float32 or float64, C or Fortran order
-        One grain of the matrix, conditioned. Left untouched.
+        One grain (rows of one product) of the matrix, centered and scaled. Left untouched.
     right : (s, a) of the type of ``d``
         Test matrices of the columns.
     down : (r, b) of the type of ``d``

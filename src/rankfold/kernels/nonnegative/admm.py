@@ -18,7 +18,9 @@ Array = npt.NDArray[Any]
 
 @kernel
 def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, simplex: bool) -> None:
-    """Improve rows by the alternating direction method of multipliers, in place.
+    """Improve rows w for ``w gram w' / 2 - b w'`` under a constraint, in place, by ADMM.
+
+    ADMM is the alternating direction method of multipliers.
 
     Parameters
     ----------

@@ -19,13 +19,14 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RETRIES = 3
-"""Exchanges of all infeasible coordinates that may fail to lower their number before one goes at a time."""
+"""Exchanges of all infeasible coordinates that may fail to lower the number of these: then one at a time is
+exchanged."""
 
 EXCHANGES = 5
 """Most exchanges in all, times k coordinates, before a row counts as unsolved."""
 
 RIDGE = 1e-14
-"""Share of each diagonal number that is added to it, which makes a singular Gram matrix regular."""
+"""Share of each diagonal entry that is added to it, which makes a singular Gram matrix regular."""
 
 STEPS = 20
 """Most steps of the active-set method, times k coordinates, for a row that exchanges do not solve."""
@@ -33,7 +34,7 @@ STEPS = 20
 
 @kernel
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """Improve rows by cyclic coordinate descent (HALS), in place.
+    """Improve rows w for ``w gram w' / 2 - b w'``, w >= 0, by cyclic coordinate descent (HALS), in place.
 
     Parameters
     ----------
@@ -45,8 +46,8 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
 
     Notes
     -----
-    Work 2 r k^2 flops a sweep. A row depends on no other, so that cuts change nothing. A coordinate
-    whose diagonal is zero is left alone: its component is dead.
+    Work 2 r k^2 flops a sweep. A row depends on no other: which rows are in one call changes nothing. A
+    coordinate whose diagonal is zero is left alone: its component is dead.
 
     References
     ----------
@@ -65,14 +66,14 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
 def solve_rows(
     gram: Float64, b: Float64, *, w: Float64, upper: float = np.inf, simplex: bool = False
 ) -> None:
-    """Solve rows exactly by block principal pivoting, from the bounds that ``w`` is at.
+    """Minimize ``w gram w' / 2 - b w'`` for each row w within bounds, exactly, by block principal pivoting.
 
     Parameters
     ----------
     gram : (k, k) float64, symmetric positive semidefinite
     b : (r, k) float64
     w : (r, k) float64, not negative; written
-        The first trial solution has the zeros of these rows, and their numbers at ``upper``.
+        On entry a guess: coordinates that are zero, or at ``upper``, are there in the first trial solution.
     upper : float, > 0, may be inf
         Rows end in ``0 <= w <= upper``.
     simplex : bool
@@ -104,7 +105,7 @@ def solve_rows(
 
 
 def ridge_of(gram: Array) -> Array:
-    """(k,) ridge that makes a singular Gram matrix regular: ``RIDGE`` of each diagonal, of its mean for 0."""
+    """(k,) ridge that makes a singular Gram matrix regular: ``RIDGE`` times each diagonal, or its mean for 0."""
     diagonal = gram.diagonal()
     ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
@@ -139,7 +140,7 @@ class _Row:
         return x, self.gram @ x - self.right + multiplier
 
     def exchange(self, w: Float64) -> bool:
-        """Pivot from the bounds that ``w`` is at; True if that ended, with the solution in ``w``."""
+        """Exchange coordinates, from the bounds ``w`` is at, until all are feasible; True if solved, into ``w``."""
         k = len(w)
         top, free = self.bounds_met(w)
         retries, fewest = RETRIES, k + 1
@@ -187,5 +188,5 @@ class _Row:
             free[first], top[first] = True, False
 
     def _vertex(self) -> int:
-        """Coordinate that is best as the only one that is not zero, and one itself."""
+        """Coordinate of the best vertex of the simplex: it is 1 there, and all others are 0."""
         return int(np.argmin(np.diag(self.gram) / 2 - self.right))

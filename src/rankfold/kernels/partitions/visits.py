@@ -26,11 +26,12 @@ def choose_visits(ids: Int64, partitions: Int32, own: int, *, out: Int32) -> Non
     Parameters
     ----------
     ids : (p, k) int64
-        Neighbor lists of the rows of a partition, as places among these rows; ``EMPTY`` where there is none.
+        Neighbor lists of the rows of a partition, as positions among these rows; ``EMPTY`` where there is none.
     partitions : (p, s) int32
         Partitions of each row, its nearest first; ``NONE`` after the last.
     own : int
-        The partition. Rows whose nearest partition is another get ``NONE`` here, and choose there.
+        Number of the partition of these rows. Rows whose nearest partition is another one get ``NONE``: they
+        choose in the call for that partition.
     out : (p, v) int32
         Written: partitions by descending number of neighbors in them, of equal counts the lower first;
         ``NONE`` after the last.

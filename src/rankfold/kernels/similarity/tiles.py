@@ -40,8 +40,9 @@ def needs_differences(x: Rows, y: Rows, similarity: Similarity) -> bool:
 
 
 def tile_bytes(rows: int, others: int, columns: int, *, transposes: bool) -> int:
-    """Scratch bytes of ``multiply`` on blocks of so many rows: two tiles and, if ``transposes``
-    (``Kind.LAPLACIAN``), the transposed rows of a tile.
+    """Scratch bytes of ``multiply`` on blocks of ``rows`` and of ``others`` rows, of ``columns`` columns.
+
+    These are two tiles and, if ``transposes`` (``Kind.LAPLACIAN``), the transposed rows of a tile.
     """
     across = min(WIDTH, others)
     return 8 * (min(HEIGHT, rows) * 2 * across + across * columns * transposes)

@@ -1,7 +1,7 @@
-"""Find the stored numbers of some lines that are kept when places across the lines are left out.
+"""Find the stored entries of some lines that are kept when places across the lines are left out.
 
-Lines are rows of CSR or columns of CSC. Numbers stay where they are: the result is their positions, whatever
-the type of the data.
+Lines are rows of CSR, and places across them columns; or lines are columns of CSC, and places rows. Entries
+stay where they are: the result is their positions in ``indices``, whatever the type of the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Int64 = npt.NDArray[np.int64]
 
 @light_kernel
 def count_kept(indices: Array, indptr: Array, lines: Int64, new_places: Int64, *, counts: Int64) -> None:
-    """Count the stored numbers of each line that are kept.
+    """Count the stored entries of each line whose place across the lines is kept.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def count_kept(indices: Array, indptr: Array, lines: Int64, new_places: Int64, *
 def find_kept(
     indices: Array, indptr: Array, lines: Int64, new_places: Int64, *, pointers: Int64, positions: Int64
 ) -> bool:
-    """Find the positions of the stored numbers that are kept.
+    """Find the positions, in ``indices``, of the stored entries whose place across the lines is kept.
 
     Parameters
     ----------
     indices, indptr, lines, new_places : as for ``count_kept``
     pointers : (l, 2) int64
-        Begin and end of the positions of each line, as many as ``count_kept`` counts.
+        Begin and end of the range of ``positions`` for each line, as long as ``count_kept`` counts.
     positions : (p,) int64, written in these ranges
 
     Returns

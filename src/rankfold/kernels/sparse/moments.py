@@ -1,6 +1,6 @@
-"""Sums and sums of squares of stored numbers, line by line, and rows that are added to buckets.
+"""Sums and sums of squares of stored values, line by line (row or column), and rows added to buckets.
 
-Zeros that are not stored take part in neither: a line of n places of which t are stored has n - t of them,
+Zeros that are not stored take part in neither: a line of n entries of which t are stored has n - t of them,
 which the caller adds.
 """
 
@@ -21,7 +21,7 @@ Float64 = npt.NDArray[np.float64]
 def add_moments(
     pointers: Array, values: Array, shift: Float64, unit: float, *, sums: Float64, squares: Float64
 ) -> None:
-    """Add the sum and the sum of squares of ``(v - shift) * unit`` of every line.
+    """Add the sum and the sum of squares of ``(v - shift) * unit`` over the stored values v of every line.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ PIECE = 512
 """Nonzeros of a column that are summed in the type of Y before they join the sum in float64."""
 
 NARROW = 32
-"""Most columns for which rows are scattered faster than their nonzeros are reordered."""
+"""Most columns of a block for which ``scatter_rows`` is faster than ``order_columns`` and ``add_columns``."""
 
 
 @kernel
@@ -96,13 +96,13 @@ def are_in_order(indptr: Array, indices: Array) -> bool:
 def order_columns(
     indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
 ) -> None:
-    """Bring a range of rows into the order of its columns, and check it.
+    """Sort the nonzeros of a range of rows by column (CSR to CSC), and check pointers and indices.
 
     Parameters
     ----------
     indptr, indices : as for ``multiply_rows``
     data : of any type
-        Numbers at the nonzeros: their values, or positions of these.
+        One entry for each nonzero: its value, or the position of its value.
     pointers : (n + 1,) int64, written
         Column ``j`` has the nonzeros ``pointers[j] .. pointers[j + 1] - 1`` of the next two.
     rows : (nnz or more,) int32 or int64, written

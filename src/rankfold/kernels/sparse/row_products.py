@@ -37,7 +37,7 @@ def part_columns(
     columns: Array,
     values: Array,
 ) -> None:
-    """Split the columns of a dense block from the rest, and scale both, for a range of sparse rows.
+    """Split sparse rows into a dense block of some columns and the rest, and scale the values of both.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def part_columns(
         Not checked.
     data : float32, float64 or uint8
     scale : (r,)
-        Factor for the numbers of each row, in float64.
+        Factor for the values of each row, in float64.
     places : (n,) int32
         Column of ``block`` that a column goes to, or -1.
     block : (r, h) float32 or float64, written
-        Numbers at one place add up, rounded to this type each time.
+        Repeated entries of a row and column add up, rounded to this type each time.
     pointers, columns, values : (r + 1,) int64, (nnz or more,) of an index type and of that of ``block``
-        The rest, in the layout of ``indptr``, ``indices`` and ``data``. Written.
+        The rest: the other columns, in the layout of ``indptr``, ``indices`` and ``data``. Written.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The sampled product of two dense matrices: its numbers at the places of a sparse one, and no others.
+"""The sampled product of two dense matrices: its entries where a sparse one has stored entries, no others.
 
-For a model L S it computes the entries where the data have numbers, at the cost of those.
+For a model L S it computes the entries where the data have values, at the cost of those.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rankfold.kernels._dispatch import kernel
 Array = npt.NDArray[Any]
 
 CHUNK = 2**16
-"""Places that the reference body computes at once."""
+"""Entries that the reference body computes at once."""
 
 
 @kernel
 def sample_product(indptr: Array, indices: Array, left: Array, right: Array, *, out: Array) -> None:
-    """``out = (left @ right.T)`` at the places of a range of sparse rows.
+    """Entries of ``left @ right.T`` at the stored positions of a range of sparse rows.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ def sample_product(indptr: Array, indices: Array, left: Array, right: Array, *, 
     right : (n, k) of that type
         Rows of both are contiguous, perhaps with gaps between them.
     out : (nnz or more,) of that type, written from ``indptr[0]`` to before ``indptr[-1]``
-        ``left[i] @ right[indices[p]]`` for every place ``p`` of row ``i``.
+        ``left[i] @ right[indices[p]]`` for every stored position ``p`` of row ``i``.
 
     Notes
     -----
-    Work 2 k flops a place; no scratch (the reference body: ``CHUNK`` products). Products of a slab of 256
+    Work 2 k flops an entry; no scratch (the reference body: ``CHUNK`` products). Products of a slab of 256
     bytes are added in halves, log2 of its width roundings; the rest of k is computed in powers of two.
     Bits depend on k, and not on the range of rows.
     """

@@ -10,8 +10,8 @@ of the number of members that both rows share:
 
 Ties are common among whole numbers, and a list accepts no equal pair of a larger id. So where its farthest
 has an id smaller than all that follow, the test is strict: a limit one less, a slope above by ``MARGIN``.
-Slopes are quotients of sizes up to twice ``MOST_STRICT``, which differ by 2^-46 at least and are right to
-2^-51. The test is never too strict, and ``take`` repeats it: a pair that passes by mistake costs only time.
+A slope is a number of shared members divided by a sum of two sizes, which is at most twice ``MOST_STRICT``:
+different slopes differ by 2^-46 at least, and each is right to 2^-51. The test is never too strict, and ``take`` repeats it: a pair that passes by mistake costs only time.
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ Index = np.uint64
 """Index type of loops that are to be vectorized: see ``kernels/neighbors/cpu/lists.py``."""
 
 Lanes = tuple[Float64, Float64, Float64, Int64]
-"""For each column of a run its size, slope and offset; last a buffer that lists the near columns."""
+"""Vectors of ``RUN``: size, slope and offset of each column of a run; last a buffer that lists near columns."""
 
 
 def lists_of_others(
     lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
 ) -> tuple[Float64, Int64]:
-    """Lists of the columns: ``lists_i`` if both are one block; lists that accept nothing if None."""
+    """Keys and ids of the neighbor lists of the ``count`` columns, that is rows of the other block.
+
+    These are ``lists_i`` if both blocks are the same, and lists that accept nothing if ``lists_j`` is None.
+    """
     if same:
         return lists_i.keys, lists_i.ids
     if lists_j is None:
@@ -59,10 +62,11 @@ def lists_of_others(
 
 @part
 def limit(key: float, name: int, size: float, first: int, bits: int, metric: int) -> tuple[float, float]:
-    """Slope and offset of the list of a row of that size whose farthest is ``name`` at ``key``.
+    """Slope and offset of the test that a pair must pass to enter the neighbor list of a row.
 
+    The row has ``size`` members; the farthest neighbor in its list is row ``name``, at distance ``key``.
     Candidates have ids from ``first`` on. A candidate may enter only if it shares at least
-    ``offset + slope * size``, with its own size.
+    ``offset + slope * size`` members with the row, where ``size`` is the candidate's own.
     """
     if np.isinf(key):  # inf: the list is not full; -inf: it accepts nothing
         return 0.0, -key
@@ -85,7 +89,7 @@ def open_lanes(
     bits: int,
     metric: int,
 ) -> None:
-    """Fill the lanes for a run of columns that is compared with rows of ids from ``first`` on."""
+    """Write sizes, slopes and offsets of a run of columns, to be compared with rows of ids from ``first`` on."""
     for j in range(RUN):
         if j < columns:
             size = sizes[start + j]

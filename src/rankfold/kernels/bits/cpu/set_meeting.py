@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 2**24
-"""Most stored numbers of a row that float32 counts exactly."""
+"""Most stored entries of a row for which float32 counts shared members exactly."""
 
 
 def meet_sets(
@@ -39,7 +39,7 @@ def meet_sets(
     same: bool,
     room: Callable[..., Array],
 ) -> None:
-    """See the contract; lists are contiguous arrays."""
+    """See the contract: inserts all pairs of two blocks into neighbor lists, which are contiguous arrays."""
     dtype = np.dtype(np.float32 if max(x.longest, y.longest) <= MOST_SINGLE else np.float64)
     task = SparseTiles(common, room)
     sizes = [np.diff(side.indptr).astype(np.float64) for side in (x, y)]

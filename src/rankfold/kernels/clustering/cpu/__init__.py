@@ -1,8 +1,8 @@
 """Tuned bodies for the host.
 
-nearest_centers   tiles of rows, and what is done with each
-_open_rows        rows that bounds leave open
-_products         products of the few pairs that are open
+nearest_centers   loop over tiles of rows: products, labels, sums of clusters
+_open_rows        rows whose nearest center the bounds leave open
+_products         products of the open pairs of a row and a center, where these are few
 _labels           labels and bounds that follow from products
-far_rows          one sum for each row
+far_rows          squared distance of each row from its own center
 """

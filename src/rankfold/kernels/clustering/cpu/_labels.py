@@ -70,7 +70,7 @@ def _candidates(
     high: float,
     places: Int64,
 ) -> int:
-    """List the places of centers whose lower bounds are not above ``high``; returns their number."""
+    """List the rows of ``packed`` of centers whose lower bounds are not above ``high``; returns their number."""
     count = 0
     for j in range(found):
         if least[j] - slack[j] <= high:
@@ -82,7 +82,7 @@ def _candidates(
 
 @part
 def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> int:
-    """Append the center that a row had, if it may be nearest and is not listed; returns the new number."""
+    """Append the center that a row had before, if it may be nearest and is not listed; returns the new number."""
     if own < 0 or low > high:
         return count
     for c in range(count):
@@ -96,7 +96,7 @@ def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> i
 def _measure(
     x: Array, i: int, exact: Float64, members: Int64, places: Int64, count: int, row: Float64, lanes: Float64
 ) -> tuple[int, float]:
-    """Place of the nearest of some centers, the first of equal ones, and its squared distance."""
+    """Row of ``packed`` of the nearest of ``count`` listed centers, the first of equal ones; its squared distance."""
     best, least = 0, np.inf
     load(x[i], 1.0, SQUARED, row)
     for c in range(count):
@@ -118,7 +118,7 @@ def _keep_bounds(
     bounds: Array,
     i: int,
 ) -> None:
-    """Write lower bounds of the distances from centers of open groups."""
+    """Write lower bounds of the distances of a row from the centers of each open group."""
     for j in range(found):
         bounds[i, 1 + groups[a, j]] = narrow(np.sqrt(max(least[j] + norm - slack[j], 0.0)))
 

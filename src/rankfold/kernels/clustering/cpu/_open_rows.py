@@ -1,4 +1,8 @@
-"""Rows that bounds leave open, gathered into a tile."""
+"""Rows that bounds leave open, gathered into a tile.
+
+A group is some centers near each other, which share a bound. It is open for a row if, by its bound, it may
+hold a nearer center than the row's own; a row is open if any group is.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = 256
-"""Open rows at a time: with the centers they stay in second-level cache."""
+"""Most open rows in a tile: with the centers they stay in second-level cache."""
 
 SHRINK, LEAST_BOUND = np.float32(1 - MARGIN), np.float32(2 * SMALLEST)
 """Factor that rounds a lower bound down, and the value below which a lower bound becomes 0."""

@@ -27,6 +27,6 @@ def _own_distances(
 
 
 def own_distances(x: Array, centers: Float64, labels: npt.NDArray[np.int32], *, out: Float64) -> None:
-    """See the contract."""
+    """See the contract. Squared distance of each row from its own center."""
     x = np.ascontiguousarray(x)
     _own_distances(x, np.ascontiguousarray(centers), labels, np.empty(x.shape[1]), np.empty(LANES), out)

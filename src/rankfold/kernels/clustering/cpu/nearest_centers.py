@@ -121,7 +121,7 @@ def assign_rows(
     weights: Float64 | None = None,
     whole: bool = True,
 ) -> int:
-    """See the contract."""
+    """See the contract. Labels rows by their nearest centers, and adds them to the sums of clusters."""
     x = np.ascontiguousarray(x)
     centers = Centers(*(np.ascontiguousarray(each) for each in centers))
     tile, rounding = _room(centers, min(TILE, len(x))), _rounding(centers)
@@ -140,7 +140,7 @@ def assign_rows(
 
 
 def _room(centers: Centers, rows: int) -> Tile:
-    """Buffers of tiles of so many rows."""
+    """Uninitialized buffers of a tile of at most ``rows`` open rows."""
     (k, n), dtype, groups = centers.packed.shape, centers.packed.dtype, len(centers.edges) - 1
     return Tile(
         rows=np.empty((rows, n), dtype),

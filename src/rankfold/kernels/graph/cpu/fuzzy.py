@@ -20,7 +20,7 @@ ZERO = np.float32(0)
 def membership(
     distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, first: int = 0, out: Array
 ) -> None:
-    """See the contract; scratch one row."""
+    """See the contract; scratch one row. Membership strengths of the neighbors of each row, as in UMAP."""
     _weigh_rows(distances, float(mean_distance), float(local_connectivity), first, out)
 
 

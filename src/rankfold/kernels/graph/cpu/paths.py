@@ -16,8 +16,11 @@ Int64 = npt.NDArray[np.int64]
 
 
 def lower_distances(graph: Graph, source: int, *, near: Float64) -> None:
-    """See the contract. A vertex is in the heap once, together with its distance: memory is bounded, and a
-    4-ary heap takes half as many steps down as a binary one."""
+    """See the contract. Lowers ``near`` to the lengths of shortest paths from ``source``.
+
+    A vertex is in the heap once, together with its distance: memory is bounded, and a 4-ary heap takes half
+    as many steps down as a binary one.
+    """
     n, kind = len(near), graph.neighbors.dtype
     _lower(*graph, source, near, np.empty(n), np.empty(n, kind), np.full(n, -1, kind))
 
@@ -58,7 +61,7 @@ def _lower(
 
 @part
 def _rise(keys: Float64, heap: Array, places: Array, place: Any, key: Any, vertex: Any) -> None:
-    """Put a vertex at a place of the heap, and sift it up while it is nearer than its parent."""
+    """Put a vertex at position ``place`` of the heap, and sift it up while it is nearer than its parent."""
     while place > 0:
         above = (place - 1) >> 2
         if keys[above] <= key:
@@ -91,7 +94,7 @@ def _sink(keys: Float64, heap: Array, places: Array, size: Any) -> None:
 
 
 def search_breadth_first(pointers: Int64, neighbors: Array, *, order: Array, labels: Array) -> None:
-    """See the contract."""
+    """See the contract. Writes the breadth-first order of the vertices, and the component of each."""
     _search(pointers, neighbors, order, labels)
 
 

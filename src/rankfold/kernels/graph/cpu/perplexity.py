@@ -16,7 +16,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
-    """See the contract; scratch three rows."""
+    """See the contract; scratch three rows. Weights of the neighbors of each row, as in t-SNE."""
     _weigh_rows(distances, np.log(perplexities), out)
 
 

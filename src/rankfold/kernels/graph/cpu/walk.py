@@ -51,7 +51,7 @@ def step_rows(
     steps: Steps,
     out: Float64,
 ) -> None:
-    """See the contract."""
+    """See the contract. One step of a random walk for a range of rows of a graph."""
     starts, columns, values = positions(indptr), plain(indices), plain(data)
     vectors, now, then, into = wide(u), plain(own), plain(before), writable(out)
     walk, stay = plain(steps.walk), plain(steps.stay)
@@ -63,7 +63,7 @@ def step_rows(
 
 
 def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parents: Int64) -> None:
-    """See the contract."""
+    """See the contract. Joins the components of the two ends of each edge."""
     _join_edges(positions(indptr), plain(indices), plain(data), int(first), parents)
 
 

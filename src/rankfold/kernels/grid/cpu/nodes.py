@@ -18,12 +18,12 @@ SIXTH = 1 / 6
 
 
 def spread_charges(positions: Float32, lattice: Lattice, first: int, *, out: Float64) -> None:
-    """See the contract."""
+    """See the contract. Spreads the charges of points to nodes of a grid."""
     _spread(positions, lattice.low_x, lattice.low_y, 1 / lattice.spacing, first, out)
 
 
 def potentials_at(positions: Float32, lattice: Lattice, nodes: Float32, *, out: Float32) -> None:
-    """See the contract; two kinds are made together."""
+    """See the contract. Interpolates potentials at points; those of two kinds are computed together."""
     loop = _take_two if nodes.shape[2] == 2 else _take
     loop(positions, lattice.low_x, lattice.low_y, 1 / lattice.spacing, nodes, out)
 

@@ -19,7 +19,7 @@ REORDERED = {"reassoc", "contract", "nsz"}
 
 
 def push_sums(targets: Float32, sources: Float32, *, push: Float32, near: Float64) -> None:
-    """See the contract."""
+    """See the contract. Sums of repulsive forces and of nearness from all sources, for each target."""
     loop = _push_in_plane if len(sources) == 2 else _push_in_space
     loop(targets, sources, push, near)
 

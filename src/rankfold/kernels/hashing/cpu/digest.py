@@ -23,5 +23,5 @@ def _mix(words: Words, lanes: Words) -> None:
 
 
 def mix_words(words: Words, *, lanes: Words) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Mixes words into the lanes of a digest."""
     _mix(plain(words), lanes)

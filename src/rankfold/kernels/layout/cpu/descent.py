@@ -41,7 +41,7 @@ def descend(
     motion: Motion,
     out: Float32,
 ) -> None:
-    """See the contract; scratch 4 KiB."""
+    """See the contract; scratch 4 KiB. Moves consecutive vertices one step down the gradient."""
     factors = (np.float32(each) for each in descent)
     arguments: tuple[Any, ...] = (positions, first, *pulls, push, *factors, *motion, out)
     _descend(*arguments)
@@ -50,7 +50,7 @@ def descend(
 def measure_descent(
     positions: Float32, first: int, pulls: Pulls, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
-    """See the contract; scratch d numbers."""
+    """See the contract; scratch d numbers. Loss and squared length of the gradient of each vertex."""
     now = np.float32(descent.exaggeration), np.float32(descent.inverse)
     _measure(positions, first, *pulls, push, *now, out)
 
@@ -58,7 +58,10 @@ def measure_descent(
 def _plane_of(
     positions: Float32, vertex: int, neighbors: Array, weights: Float32, xs: Float32, ys: Float32
 ) -> Any:
-    """Attraction of a vertex by some edges. Ends are gathered first, so that the rest is vectorized."""
+    """Attraction of a vertex by some edges, in a plane: returns its x and y.
+
+    Positions of neighbors are gathered into ``xs`` and ``ys`` first, so that the sums are vectorized.
+    """
     for edge in range(len(neighbors)):
         other = neighbors[edge]
         xs[edge], ys[edge] = positions[other, 0], positions[other, 1]

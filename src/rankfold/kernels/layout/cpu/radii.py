@@ -20,7 +20,7 @@ CLOSEST = np.float32(1)
 def measure_radii(
     positions: Float32, own: Float32, edges: Edges, *, closeness: Float32, out: Float32
 ) -> None:
-    """See the contract."""
+    """See the contract. Mean squared edge lengths of vertices, and sums of closeness."""
     _measure_radii(positions, own, edges.pointers, edges.neighbors, closeness, out)
 
 

@@ -19,7 +19,7 @@ Float32 = npt.NDArray[np.float32]
 def place_rows(
     positions: Float32, rows: NewRows, *, forces: Forces, rates: Float32, negatives: int, out: Float32
 ) -> None:
-    """See the contract; scratch two vectors of d numbers."""
+    """See the contract; scratch two vectors of d numbers. Places new rows among vertices that stay."""
     _place_rows(positions, *rows, *forces, rates, negatives, out)
 
 

@@ -29,7 +29,7 @@ def settle_by_nodes(
     settling: Settling,
     out: Float32,
 ) -> None:
-    """See the contract."""
+    """See the contract. Gradient descent of new rows in a plane, with repulsion interpolated from nodes."""
     low = np.array([lattice.low_x, lattice.low_y]) + lattice.spacing
     high = low + lattice.spacing * (np.array(nodes.shape[:2]) - 3.5)
     limits = low.astype(np.float32), high.astype(np.float32)
@@ -41,7 +41,7 @@ def settle_by_nodes(
 def settle_by_pairs(
     positions: Float32, rows: Settlers, sources: Float32, *, settling: Settling, out: Float32
 ) -> None:
-    """See the contract."""
+    """See the contract. Gradient descent of new rows, with repulsion summed over all vertices."""
     arguments: tuple[Any, ...] = (positions, *rows, sources, *settling, out)
     _settle_by_pairs(*arguments)
 

@@ -38,7 +38,10 @@ def move_vertices(
     out: Float32,
     density: Density | None = None,
 ) -> None:
-    """See the contract; scratch two vectors of d numbers, if d is not 2 or there is a density."""
+    """See the contract. Moves vertices by those of their edges that pull in an epoch.
+
+    Scratch: two vectors of d numbers, if d is not 2 or there is a density.
+    """
     now = np.uint32(epoch.number), np.uint64(epoch.key), np.float32(epoch.rate)
     arguments = positions, vertices, *edges, *forces, *now, epoch.negatives, out
     if positions.shape[1] == 2 and density is None:
@@ -147,7 +150,7 @@ def _move_in_space(
 
 @part
 def _drawn(own: Any, first: Any, last: Any) -> Any:
-    """The edge before the one that is first in an epoch."""
+    """Number of the edge before the one, drawn in each epoch, that a vertex begins with."""
     return first - 1 + np.int64(((own >> HALF) * np.uint64(last - first)) >> HALF)
 
 
@@ -172,7 +175,7 @@ def _repel(
 
 @part
 def _square(x: Float32, positions: Float32, other: Any) -> Any:
-    """Squared distance from a vertex."""
+    """Squared distance of a position ``x`` from vertex ``other``."""
     square = ZERO
     for d in range(len(x)):
         difference = x[d] - positions[other, d]
@@ -182,7 +185,7 @@ def _square(x: Float32, positions: Float32, other: Any) -> Any:
 
 @part
 def _factor(table: Float32, square: Any) -> Any:
-    """Factor of a difference of that squared length, interpolated in a table."""
+    """Factor of a force, interpolated in its table at a squared distance; 0 at distance 0."""
     if not square > ZERO:
         return ZERO
     place = min(max(np.float32(square).view(np.int32) - FIRST, NONE), LAST)
@@ -202,7 +205,7 @@ def _spread(
     other: Any,
     phase: Any,
 ) -> Any:
-    """Additional factor of a difference, by density."""
+    """Factor of the additional force along an edge that preserves densities: see ``Density``."""
     if not square > ZERO:
         return ZERO
     close, steep = _factor(closeness, square), HALF_OF * attraction

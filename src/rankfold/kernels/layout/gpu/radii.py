@@ -15,7 +15,7 @@ Array = Any
 
 
 def measure_radii(positions: Array, own: Array, edges: Edges, *, closeness: Array, out: Array) -> None:
-    """See the contract."""
+    """See the contract. Mean squared edge lengths of vertices, and sums of closeness."""
     if not len(own):
         return
     measured = rows_whole(out)

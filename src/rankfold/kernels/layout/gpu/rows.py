@@ -18,7 +18,10 @@ Array = Any
 def place_rows(
     positions: Array, rows: NewRows, *, forces: Forces, rates: Array, negatives: int, out: Array
 ) -> None:
-    """See the contract; scratch two vectors of d numbers for each row beyond three dimensions."""
+    """See the contract. Places new rows among vertices that stay.
+
+    Scratch beyond three dimensions: two vectors of d numbers for each row.
+    """
     count, k = rows.neighbors.shape
     if not count:
         return

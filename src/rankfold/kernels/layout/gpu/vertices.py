@@ -24,7 +24,10 @@ def move_vertices(
     out: Array,
     density: Density | None = None,
 ) -> None:
-    """See the contract; scratch two vectors of d numbers for each vertex beyond three dimensions."""
+    """See the contract. Moves vertices by those of their edges that pull in an epoch.
+
+    Scratch beyond three dimensions: two vectors of d numbers for each vertex.
+    """
     if not len(vertices):
         return
     all_, moved = cupy.ascontiguousarray(positions), rows_whole(out)

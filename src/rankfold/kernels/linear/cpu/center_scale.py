@@ -47,14 +47,14 @@ def _subtract(x: Array, shift: Float64, scale: Float64, out: Array) -> None:
 
 
 def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float64]:
-    """See the contract; scratch is the two results."""
+    """See the contract; scratch is the two results. Column sums and sums of squares, shifted and scaled."""
     sums, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
     _measure(wide(x), plain(shift), float(pow2_scale), sums, squares)
     return sums, squares
 
 
 def subtract(x: Array, shift: Float64, scale: Float64, *, out: Array) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Writes ``(x - shift) * scale`` into ``out``."""
     into = writable(out)
     _subtract(wide(x), plain(shift), plain(scale), into)
     write_back(into, out)

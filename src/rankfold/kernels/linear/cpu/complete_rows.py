@@ -33,7 +33,7 @@ def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
 def _normal_matrix(
     gaps: Array, count: int, loadings: Float64, gram: Float64, spread: Float64, noise: float, m: Float64
 ) -> None:
-    """Write the lower half of M; ``gaps`` marks missing columns."""
+    """Write the lower half of the matrix M of a row; ``gaps`` is not 0 where an entry is missing or held out."""
     n, k = loadings.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -87,7 +87,7 @@ def _solve(m: Float64, z: Float64) -> None:
 
 @contracted_part
 def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
-    """Write the symmetric inverse: invert the triangle first, then multiply that with itself."""
+    """Write the inverse of M from its Cholesky factor ``m``: invert the triangle, then multiply with itself."""
     k = m.shape[0]
     for a in range(k):
         for b in range(k):
@@ -110,7 +110,7 @@ def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
 
 @contracted_part
 def _project(row: Array, gaps: Array, mean: Float64, loadings: Float64, z: Float64) -> None:
-    """Write the sum of the loadings of present numbers, times their deviations from the mean."""
+    """Write into ``z`` the sum of loadings of present entries, times their deviations from the mean."""
     n, k = loadings.shape
     for a in range(k):
         z[a] = 0.0
@@ -150,7 +150,7 @@ def _dot(w: Float64, z: Float64) -> float:
 
 @contracted_part
 def _coordinates(row: Array, gaps: Array, count: int, model: RowModel, m: Float64, z: Float64) -> None:
-    """Write z; ``m`` becomes the factor of M."""
+    """Write the coordinates z of a row; ``m`` becomes the Cholesky factor of M."""
     _project(row, gaps, model.mean, model.loadings, z)
     _normal_matrix(gaps, count, model.loadings, model.gram, model.spread, model.noise[0], m)
     _factorize(m)
@@ -185,7 +185,7 @@ def _row_period(there: int, columns: int, period: int) -> int:
 
 @contracted_part
 def _mark_held_out(row: int, key: np.uint64, period: int, gaps: Array) -> int:
-    """Mark numbers that are held out by 2; returns how many they are."""
+    """Set ``gaps`` to 2 where an entry is held out; returns the number of these entries."""
     n = len(gaps)
     runs, held = -(-n // period), 0
     for c in range(runs):
@@ -248,7 +248,10 @@ def _predict(gaps: Array, mean: Float64, loadings: Float64, z: Float64, old: Flo
 
 @contracted_part
 def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, shared: Float64) -> None:
-    """Add T to the columns that are present, or subtract it from those that are not, whichever are fewer."""
+    """Add T of a row to ``squares`` of its present columns if these are few.
+
+    Otherwise subtract it from those of the other columns, and add it to ``shared``.
+    """
     n, q = squares.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -265,7 +268,7 @@ def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, s
 def _add_expected(
     gaps: Array, loadings: Float64, z: Float64, covariance: Float64, noise: float, products: Float64
 ) -> float:
-    """Add expected products of missing or held out numbers; returns the sum of their expected squares."""
+    """Add expected products of missing or held out entries with (z, 1); returns their expected squares' sum."""
     n, k = loadings.shape
     total, span = 0.0, np.empty(k)
     for j in range(n):
@@ -356,7 +359,7 @@ def _fit(
 
 
 def fill_rows(x: Array, model: RowModel) -> None:
-    """See the contract."""
+    """See the contract. Replaces NaN by the values that a model expects."""
     into = writable(x)
     _fill(into, RowModel(*(plain(each) for each in model)))
     write_back(into, x)
@@ -374,7 +377,7 @@ def fit_rows(
     z: Array,
     sums: RowSums,
 ) -> None:
-    """See the contract."""
+    """See the contract. Adds statistics of rows under a model to ``sums``."""
     into_d, into_z = writable(d), writable(z)
     new, old = (RowModel(*(plain(each) for each in both)) for both in (model, before))
     _fit(wide(x), first, np.uint64(key), period, new, old, into_d, into_z, sums)

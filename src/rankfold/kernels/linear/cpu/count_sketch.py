@@ -39,7 +39,7 @@ def _by_columns(
 
 
 def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array) -> None:
-    """See the contract."""
+    """See the contract. ``sums[buckets[i]] += factors[i] * d[i]`` for every row."""
     into = np.ascontiguousarray(sums)
     if abs(d.strides[0]) < abs(d.strides[1]):
         _by_columns(wide(d.T), plain(buckets), plain(factors), into, np.empty(len(into), into.dtype))

@@ -20,7 +20,10 @@ GRID_Y = 65535
 
 
 def measure(x: Array, shift: Array, pow2_scale: float) -> tuple[Array, Array]:
-    """See the contract; rows are added up by runs. Scratch 16 c bytes a run."""
+    """See the contract. Column sums and sums of squares, shifted and scaled; rows are added up by runs.
+
+    Scratch 16 c bytes a run.
+    """
     x, (rows, columns) = rows_whole(x), x.shape
     run_rows = max(RUN_ROWS, blocks_of(rows, GRID_Y))
     runs = max(blocks_of(rows, run_rows), 1)
@@ -43,7 +46,7 @@ ROWS_AT_ONCE = 4096
 
 
 def subtract(x: Array, shift: Array, scale: Array, *, out: Array) -> None:
-    """See the contract."""
+    """See the contract. Writes ``(x - shift) * scale`` into ``out``."""
     x, whole, (rows, columns) = rows_whole(x), rows_whole(out), x.shape
     launch(
         PACKAGE,

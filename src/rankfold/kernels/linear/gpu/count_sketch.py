@@ -13,11 +13,11 @@ Array = Any
 PACKAGE = __package__
 THREADS = 128
 SHARES = 16
-"""Blocks that share the buckets."""
+"""Most blocks of threads that the buckets are divided among."""
 
 
 def add_to_buckets(d: Array, buckets: Array, factors: Array, *, sums: Array) -> None:
-    """See the contract; rows are added in order, where ``cupy.add.at`` would add them in any order."""
+    """See the contract. ``sums[buckets[i]] += factors[i] * d[i]``: in order of rows, where ``cupy.add.at`` would add them in any order."""
     (rows, columns), steps = d.shape, (np.int64(each // d.itemsize) for each in d.strides)
     vectors = cupy.ascontiguousarray(buckets), cupy.ascontiguousarray(factors)
     launch(

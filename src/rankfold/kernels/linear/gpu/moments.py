@@ -15,7 +15,7 @@ Array = Any
 
 
 def add_rows(total: Moments, x: Array, mean: Array, pow2_scale: float, *, out: Array, work: Array) -> None:
-    """See the contract; half the flops, scratch two squares."""
+    """See the contract; half the flops, scratch two squares. Adds rows to centered moments."""
     rows = len(x)
     subtract(x, mean, cupy.full_like(mean, pow2_scale), out=out[:rows])
     delta = mean * pow2_scale - total.mean

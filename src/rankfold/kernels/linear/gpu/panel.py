@@ -10,6 +10,6 @@ Array = Any
 
 
 def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array, tf32: bool = False) -> None:
-    """See the contract; in float32, ``z`` is added to once for every 4096 rows."""
+    """See the contract. ``y = d @ q`` and ``z += d.T @ y``; in float32 ``z`` is added to every 4096 rows."""
     multiply(d, q, out=y, tf32=tf32)
     add_transpose_product(d, y, total=z, work=work, tf32=tf32)

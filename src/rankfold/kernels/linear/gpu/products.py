@@ -15,23 +15,26 @@ Array = Any
 
 
 def product(x: Array, c: Array, *, out: Array) -> None:
-    """See the contract."""
+    """See the contract. ``out = x @ c``."""
     multiply(x, c, out=out)
 
 
 def add_gram(y: Array, *, total: Array) -> None:
-    """See the contract; half the flops, scratch two squares."""
+    """See the contract; half the flops, scratch two squares. ``total += y.T @ y``."""
     work = cupy.empty(total.shape, y.dtype)
     product_with_itself(y, out=work)
     cupy.add(total, work, out=total)
 
 
 def add_squares(x: Array, *, total: Array) -> None:
-    """See the contract; ``cupy.einsum`` would copy both operands into float64. Scratch as ``measure``."""
+    """See the contract. ``total += (x**2).sum()``; scratch as ``measure``.
+
+    ``cupy.einsum`` would copy both operands into float64.
+    """
     _, squares = measure(x, cupy.zeros(x.shape[1], np.float64), 1.0)
     cupy.add(total, squares.sum(), out=total)
 
 
 def add_product(x: Array, y: Array, *, total: Array, work: Array) -> None:
-    """See the contract."""
+    """See the contract. ``total += x.T @ y``."""
     add_transpose_product(x, y, total=total, work=work)

@@ -79,6 +79,9 @@ def _quotients(x: Array, product: Array, floor: float, largest: float) -> float:
 
 
 def quotients(x: Array, product: Array, *, total: Float64) -> None:
-    """See the contract; no scratch. Column ``j`` adds to lane ``j mod 64``, lanes add up after each row."""
+    """See the contract; no scratch. Divides data by their model, and adds the divergence to ``total``.
+
+    Column ``j`` adds to lane ``j mod 64``, lanes add up after each row.
+    """
     limits = np.finfo(product.dtype)
     total += _quotients(x, product, float(limits.tiny), float(limits.max))

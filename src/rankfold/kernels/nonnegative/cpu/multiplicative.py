@@ -39,6 +39,6 @@ def _multiply(gram: Array, b: Array, w: Array, shift: Array, floor: float, sweep
 
 
 def multiply_rows(gram: Array, b: Array, *, w: Array, linear: Array, floor: float, sweeps: int) -> None:
-    """See the contract; scratch three tiles."""
+    """See the contract; scratch three tiles. Improves rows by multiplicative updates."""
     shift = compact(linear, w.dtype) + np.finfo(w.dtype).tiny
     _multiply(compact(gram, w.dtype), b, w, shift, w.dtype.type(floor), sweeps)

@@ -70,7 +70,7 @@ LOW, FREE, TOP = 0, 1, 2
 
 @part
 def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None:
-    """``L L' y = x`` at the free coordinates, in place."""
+    """Solve ``L L' y = x`` at the free coordinates, in place."""
     for i in range(count):
         s = x[index[i]]
         for r in range(i):
@@ -109,7 +109,7 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
 
 @part
 def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
-    """Write into ``x`` the right sides of free coordinates, less the part of those at bounds, and bounds."""
+    """Write ``x``: right sides of free coordinates, less what those at the upper bound add; bounds of others."""
     k = b.shape[0]
     for i in range(k):
         x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0
@@ -122,7 +122,7 @@ def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float6
 
 @part
 def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float64) -> float:
-    """Bring the sum of free coordinates to one; returns the multiplier."""
+    """Bring the sum of free coordinates to one; returns the Lagrange multiplier of that constraint."""
     total, slope = 0.0, 0.0
     for i in range(count):
         ones[index[i]] = 1.0
@@ -138,7 +138,7 @@ def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float
 
 @part
 def _vertex(gram: Float64, b: Float64) -> int:
-    """Coordinate that is best as the only one that is not zero, and one itself."""
+    """Coordinate of the best vertex of the simplex: it is 1 there, and all others are 0."""
     best, least = 0, np.inf
     for i in range(b.shape[0]):
         if gram[i, i] / 2 - b[i] < least:
@@ -350,14 +350,14 @@ def _solve(
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """See the contract; scratch three tiles."""
+    """See the contract; scratch three tiles. Improves rows by coordinate descent (HALS)."""
     _descend(gram, b, w, sweeps, *_tiles(w))
 
 
 def solve_rows(
     gram: Float64, b: Float64, *, w: Float64, upper: float = np.inf, simplex: bool = False
 ) -> None:
-    """See the contract; scratch 8 k^2 bytes."""
+    """See the contract; scratch 8 k^2 bytes. Solves rows by block principal pivoting."""
     ridge_gram = gram + np.diag(ridge_of(gram))
     _solve(ridge_gram, b, w, np.sqrt(np.diag(ridge_gram)), float(upper), bool(simplex), EXCHANGES * len(gram))
 

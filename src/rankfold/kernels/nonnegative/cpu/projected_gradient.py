@@ -45,7 +45,10 @@ def _gradient(
 
 
 def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
-    """See the contract; scratch four tiles. Row ``i`` adds to lane ``i mod 64``, lanes add up at the end."""
+    """See the contract; scratch four tiles. Sums of squares of the projected gradient, by component.
+
+    Row ``i`` adds to lane ``i mod 64``, lanes add up at the end.
+    """
     k = w.shape[1]
     # Loops that allocate arrays take long to compile.
     tile, right, slope = (np.zeros((k, LANES), w.dtype) for _ in range(3))

@@ -88,17 +88,20 @@ def _gradient(grams: Array, b: Array, w: Array, gram: Array, slope: Array, own: 
 
 
 def pair_products(x: Array, *, out: Array) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Products of every two coordinates of each row."""
     _multiply_pairs(x, out)
 
 
 def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """See the contract; scratch one Gram matrix. Divides where the reference multiplies by an inverse."""
+    """See the contract; scratch one Gram matrix. Improves each row by coordinate descent on its own matrix.
+
+    Divides where the reference multiplies by an inverse.
+    """
     _descend(grams, b, w, sweeps, *_room(w))
 
 
 def gradient_weighted_rows(grams: Array, b: Array, w: Array) -> Float64:
-    """See the contract; scratch one Gram matrix."""
+    """See the contract; scratch one Gram matrix. Sums of squares of the projected gradient, by component."""
     sums = np.zeros(w.shape[1])
     _gradient(grams, b, w, *_room(w), sums)
     return sums

@@ -14,7 +14,10 @@ Array = Any
 
 
 def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, simplex: bool) -> None:
-    """See the contract; a product and a projection of all rows a sweep. Scratch 6 r k numbers."""
+    """See the contract. Improves rows by ADMM: a product and a projection of all rows a sweep.
+
+    Scratch 6 r k numbers.
+    """
     k = len(gram)
     wide = gram.astype(np.float64)
     penalty = cupy.trace(wide) / k

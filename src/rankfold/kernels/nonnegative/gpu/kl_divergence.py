@@ -15,7 +15,10 @@ THREADS = 256
 
 
 def quotients(x: Array, product: Array, *, total: Array) -> None:
-    """See the contract; the terms of a row are added up in another order. Scratch 8 r bytes."""
+    """See the contract. Divides data by their model, and adds the divergence to ``total``.
+
+    The terms of a row are added up in another order. Scratch 8 r bytes.
+    """
     if not len(x):
         return
     x, whole, (rows, columns) = rows_whole(x), rows_whole(product), x.shape

@@ -33,13 +33,13 @@ class Tile:
 
     @property
     def tile_rows(self) -> int:
-        """Number of rows of a block of threads."""
+        """Number of rows that a block of threads computes."""
         return self.threads // self.lanes * self.rows
 
     def shared_bytes(self, item: int) -> int:
-        """Bytes for shares of the Gram matrix, rows of a block, and reciprocals: as in nnls.cu.
+        """Bytes of shared memory of a block of threads, for arrays with elements of ``item`` bytes.
 
-        ``item`` is the bytes of a number.
+        It holds the Gram matrix, shared out among lanes, rows, and reciprocals: as in nnls.cu.
         """
         pack = 16 // item
         shares = self.k * self.lanes * (self.k // self.lanes + pack)
@@ -54,7 +54,10 @@ TILES = {
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """See the contract; one launch for all sweeps up to k = 128, beyond that one for each coordinate."""
+    """See the contract. Improves rows by coordinate descent (HALS).
+
+    One launch for all sweeps up to k = 128, beyond that one for each coordinate.
+    """
     rows, k = w.shape
     tile = next((each for each in TILES[w.dtype] if each.k >= k), None)
     if tile is None or tile.shared_bytes(w.itemsize) > shared_bytes_at_most():
@@ -94,7 +97,10 @@ SHARED_BYTES = 96 << 10
 
 
 def solve_rows(gram: Array, b: Array, *, w: Array, upper: float = np.inf, simplex: bool = False) -> None:
-    """See the contract; a warp solves a row. Scratch ``BLOCKS`` factors for k above 130 or so."""
+    """See the contract. Solves rows by block principal pivoting, each by one warp.
+
+    Scratch ``BLOCKS`` factors for k above 130 or so.
+    """
     rows, k = w.shape
     ridge = ridge_of(gram)
     sizes = cupy.sqrt(gram.diagonal() + ridge)

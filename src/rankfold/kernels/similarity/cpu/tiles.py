@@ -106,7 +106,7 @@ def _rbf(
 
 @compile_with_contraction
 def _laplacian(x: Float64, columns: Float64, gamma: float, k: Float64, powers: Float64, bits: Int64) -> None:
-    """Similarities of (m, d) rows with others, which are given transposed: (d, p) ``columns``."""
+    """Write similarities of (m, d) rows with others, which are given transposed: (d, p) ``columns``."""
     for i in range(len(k)):
         row = k[i]
         for j in range(len(row)):
@@ -141,7 +141,8 @@ def _compiled(function: Any) -> Any:
 
 
 def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
-    """See the contract; what numba cannot compile is called from Python."""
+    """See the contract. Similarities of all pairs of two tiles; a function that numba cannot compile is called
+    from Python."""
     kind, k = similarity.kind, np.ascontiguousarray(out)
     powers = np.empty(k.shape[1])
     room = powers, powers.view(np.int64)

@@ -36,7 +36,10 @@ Lanes = tuple[None, ...]
 
 
 def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
-    """First columns and widths of the parts of a block: as many of the widest as fit, then powers of two."""
+    """Parts of a block of ``width`` columns: as many of the widest as fit, then powers of two.
+
+    Yields the first column and the width, as ``Lanes``, of each.
+    """
     first, widest = 0, SLAB_BYTES // dtype.itemsize
     while first < width:
         logarithm = min(widest, width - first).bit_length() - 1
@@ -100,8 +103,8 @@ def store_dots(
 ) -> Any:
     """Write ``left[row] @ right[indices[p]]`` to ``out[p]`` for every ``start <= p < stop``.
 
-    ``lanes`` and ``column`` are the part of the rows that is multiplied, as for ``store_sum``. Halves of a
-    product are added until one number is left.
+    ``lanes`` and ``column`` are the part of the rows that is multiplied, as for ``store_sum``. Halves of the
+    vector of products are added until one number is left.
     """
     return _dots_code(lanes, indices, left, right, out, adds=False)
 
@@ -246,7 +249,7 @@ class _Rows:
 
     @property
     def size(self) -> int:
-        """Bytes of a number."""
+        """Bytes of an element of ``vector``."""
         return 8 if isinstance(self.vector.element, ir.DoubleType) else 4
 
     def sum(self, start: Any, stop: Any, end: Any) -> Any:

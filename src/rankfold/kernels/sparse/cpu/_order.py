@@ -19,7 +19,7 @@ Index = np.uint64
 
 
 def positions(pointers: Array) -> Int64:
-    """Pointers in the one type that loops are compiled for: one a row is little next to its nonzeros."""
+    """Pointers as int64, the one type that loops are compiled for; a copy is small next to the nonzeros."""
     return plain(np.asarray(pointers, np.int64))
 
 
@@ -39,7 +39,7 @@ def begin_columns(indptr: Int64, indices: Array, pointers: Int64) -> None:
 def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
     """Write the begins of columns into ``pointers[1:]``.
 
-    Returns the first row that ends before it begins, and the place of the first wrong index; -1 for none.
+    Returns the first row that ends before it begins, and the position of the first wrong index; -1 for none.
     """
     columns = Index(len(pointers) - 1)
     pointers[:] = 0

@@ -21,15 +21,16 @@ Float64 = npt.NDArray[np.float64]
 FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
 """Candidate shares of rows from which on columns are made dense; all columns, and none, are choices too."""
 BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
-"""Nanoseconds of a product in BLAS, of a number made dense, of a nonzero by a dense column, of two nonzeros,
-and of a nonzero that is not dense: measured on one core, used only for the choice."""
+"""Nanoseconds of a product in BLAS, of an entry of a dense column, of a product of a nonzero with such an entry,
+of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core, used only
+for the choice."""
 DENSE_NUMBERS, LEAST_ROWS = 2**22, 512
-"""Numbers of dense columns at a time, few enough for scratch, and least rows at a time, enough for BLAS."""
+"""Most entries of dense columns at a time, few enough for scratch; least rows at a time, enough for BLAS."""
 SLAB = SLAB_BYTES // 8
 
 
 class _Rest(NamedTuple):
-    """Rows without the columns that are dense."""
+    """Rows without the columns that are made dense, in the layout of CSR."""
 
     indptr: Int64
     indices: Array
@@ -38,7 +39,7 @@ class _Rest(NamedTuple):
 
 @compile_loop
 def _count_pairs(indptr: Int64, indices: Array, classes: npt.NDArray[np.uint8], pairs: Int64) -> None:
-    """Add to ``pairs`` the pairs of nonzeros of rows in columns of each class and of those before it."""
+    """Add to ``pairs[c]`` the number of pairs of nonzeros of one row, both in columns of classes up to c."""
     counts = np.zeros(len(pairs), np.int64)
     for i in range(len(indptr) - 1):
         counts[:] = 0
@@ -61,7 +62,10 @@ def _split(
     rest_indices: Array,
     rest: Float64,
 ) -> bool:
-    """Split the columns that have a place in ``dense`` from the rest; True if the rest is in order."""
+    """Split nonzeros: into ``dense`` if ``places`` has a column of it for theirs, else into the ``rest`` (CSR).
+
+    Returns True if columns do not decrease within the rows of the rest.
+    """
     ordered, count = True, 0
     rest_indptr[0] = 0
     for i in range(len(indptr) - 1):
@@ -91,7 +95,7 @@ def _order_rows(
     indices: Array,
     values: Float64,
 ) -> None:
-    """Sort each row by columns, from the order by columns, and write the new places of nonzeros."""
+    """Sort the nonzeros of each row, from their order by columns; ``places`` becomes their new positions."""
     free = indptr.copy()
     for j in range(len(pointers) - 1):
         for t in range(pointers[j], pointers[j + 1]):
@@ -136,7 +140,7 @@ def _spread(products: Float64, first: Int64, second: Int64, scatter: Float64, sq
 
 
 def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) -> None:
-    """See the contract."""
+    """See the contract. ``scatter += A.T @ A`` on and above the diagonal."""
     check_arrays(indptr, indices, data)
     starts, columns, values = positions(indptr), plain(indices), plain(data)
     pointers = np.empty(len(scatter) + 1, np.int64)
@@ -166,7 +170,7 @@ def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
 
 
 def _seconds(rows: int, dense: int, nonzeros: int, pairs: int) -> float:
-    """Estimated time of so many dense columns, and of the nonzeros and pairs that the others have."""
+    """Estimated seconds for ``dense`` columns by BLAS, and for the nonzeros, and pairs of them, of the others."""
     blas_ns = rows * dense * (BLAS_NS * (dense + 1) / 2 + FILL_NS)
     return 1e-9 * (blas_ns + nonzeros * (GATHER_NS * dense + SPLIT_NS * (nonzeros > 0)) + PAIR_NS * pairs)
 

@@ -1,4 +1,4 @@
-"""Stored numbers that are kept, line by line. See ``kernels/sparse/kept.py``.
+"""Stored entries that are kept, line by line. See ``kernels/sparse/kept.py``.
 
 Serial loops that release the GIL: parallelism comes from the threads that call them.
 """
@@ -29,7 +29,7 @@ def _count(indices: Array, indptr: Int64, lines: Int64, new_places: Int64, count
 
 
 def count_kept(indices: Array, indptr: Array, lines: Int64, new_places: Int64, *, counts: Int64) -> None:
-    """See the contract."""
+    """See the contract. Counts the stored entries of each line that are kept."""
     found = np.empty(len(lines), np.int64)
     _count(plain(indices), in_int64(indptr), plain(lines), plain(new_places), found)
     counts[...] = found
@@ -54,7 +54,7 @@ def _find(
 def find_kept(
     indices: Array, indptr: Array, lines: Int64, new_places: Int64, *, pointers: Int64, positions: Int64
 ) -> bool:
-    """See the contract."""
+    """See the contract. Positions of the stored entries that are kept."""
     into = np.ascontiguousarray(positions)
     arguments = plain(indices), in_int64(indptr), plain(lines), plain(new_places), plain(pointers)
     right = bool(_find(*arguments, into))

@@ -38,7 +38,7 @@ def _add_moments(
 def add_moments(
     pointers: Array, values: Array, shift: Float64, unit: float, *, sums: Float64, squares: Float64
 ) -> None:
-    """See the contract."""
+    """See the contract. Adds sums and sums of squares of every line."""
     into, into_squares = np.ascontiguousarray(sums), np.ascontiguousarray(squares)
     _add_moments(positions(pointers), plain(values), plain(shift), float(unit), into, into_squares)
     if into is not sums:
@@ -60,7 +60,7 @@ def _add_rows(
 def add_rows_to_buckets(
     indptr: Array, indices: Array, data: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array
 ) -> None:
-    """See the contract."""
+    """See the contract. ``sums[buckets[i]] += factors[i] * row i`` for every sparse row."""
     into = np.ascontiguousarray(sums)
     rows = positions(indptr), plain(indices), plain(data)
     _add_rows(*rows, plain(buckets), plain(factors), into)

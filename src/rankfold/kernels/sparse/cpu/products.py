@@ -54,7 +54,7 @@ def _scatter_rows(
 
 
 def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Array) -> None:
-    """See the contract."""
+    """See the contract. ``y = A @ q`` for a range of sparse rows."""
     starts, columns, values = positions(indptr), plain(indices), plain(data)
     block, into = wide(q), writable(y)
     for column, lanes in parts(y.shape[1], y.dtype):
@@ -72,14 +72,14 @@ def _are_in_order(indptr: Int64, indices: Array) -> bool:
 
 
 def are_in_order(indptr: Array, indices: Array) -> bool:
-    """See the contract."""
+    """See the contract. True if the indices of every row increase."""
     return bool(_are_in_order(positions(indptr), plain(indices)))
 
 
 def order_columns(
     indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
 ) -> None:
-    """See the contract; the three arrays that are written are contiguous."""
+    """See the contract. Sorts nonzeros by column; the three arrays that are written are contiguous."""
     check_room(indptr, indices, data, pointers=pointers, rows=rows, values=values)
     starts, columns = positions(indptr), plain(indices)
     begin_columns(starts, columns, pointers)
@@ -87,7 +87,7 @@ def order_columns(
 
 
 def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Float64) -> None:
-    """See the contract."""
+    """See the contract. ``z += A.T @ y`` for a range of columns."""
     starts, places, numbers = positions(pointers), plain(rows), plain(values)
     block, into = wide(y), writable(z)
     for column, lanes in parts(z.shape[1], y.dtype):
@@ -96,7 +96,7 @@ def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Flo
 
 
 def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Float64) -> None:
-    """See the contract."""
+    """See the contract. ``z += A.T @ y`` for a range of sparse rows."""
     starts, places, values = positions(indptr), plain(indices), plain(data)
     block, into = wide(y), writable(z)
     for column, lanes in parts(z.shape[1], z.dtype):

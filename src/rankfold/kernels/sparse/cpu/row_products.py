@@ -78,7 +78,7 @@ def part_columns(
     columns: Array,
     values: Array,
 ) -> None:
-    """See the contract; the last three arrays are contiguous."""
+    """See the contract. Splits sparse rows into a dense block and CSR; the last three arrays are contiguous."""
     check_rest(indptr, indices, data, columns=columns, values=values)
     block[...] = 0
     into = writable(block)
@@ -98,7 +98,7 @@ def add_row_products(
     first: int,
     products: Array,
 ) -> None:
-    """See the contract."""
+    """See the contract. ``products += X @ Y[first:].T`` for sparse rows."""
     inputs, lists = (positions(indptr), plain(indices), plain(data)), (plain(rows), plain(values))
     into = writable(products)
     _add_row_products(*inputs, positions(pointers), *lists, int(first), into)

@@ -38,7 +38,7 @@ def _add_products(
 
 
 def sample_product(indptr: Array, indices: Array, left: Array, right: Array, *, out: Array) -> None:
-    """See the contract."""
+    """See the contract. Entries of ``left @ right.T`` at stored positions."""
     starts, places, one, other = positions(indptr), plain(indices), wide(left), wide(right)
     into = np.ascontiguousarray(out)
     for column, lanes in parts(right.shape[1], right.dtype):
