@@ -40,7 +40,7 @@ def wide(a: Array) -> Array:
 
 
 def writable(a: Array) -> Array:
-    """C-order matrix to write into, whose first columns are those of ``a``; wider if ``a`` is part of a wider one.
+    """C-order matrix to write into, whose first columns are those of ``a``; wider if ``a`` is part of one.
 
     If ``a`` has another layout, it is a copy, which the caller writes back: see ``write_back``.
     """

@@ -44,11 +44,11 @@ def meet_sets(
         p and q rows of the same columns. Column numbers of a row increase, and each counts as a member.
         ``y`` is ``x`` where ``same``.
     common : (h,) int64
-        As for ``meet_sparse_rows``.
+        Columns that are multiplied as a dense block: see ``meet_sparse_rows``.
     lists_i, lists_j, metric, same
-        As for ``meet_bits``.
+        Neighbor lists of both blocks, and more: see ``meet_bits``.
     room : callable
-        As for ``meet_rows``.
+        ``room(name, shape, dtype)``, a buffer that is kept for the next call.
 
     Notes
     -----

@@ -65,8 +65,8 @@ class Density(NamedTuple):
     """b of the curve."""
 
     pushes: Float32
-    """(n, 2) two factors of each vertex, added for both ends of an edge: of a repulsive force by closeness, and
-    of one by the slope of the curve. Negative where the neighbors of the vertex should be nearer."""
+    """(n, 2) factors of each vertex, added up over both ends of an edge: of a repulsion by closeness, and of
+    one by the slope of the curve. Negative where the neighbors of the vertex should be nearer."""
 
 
 class Edges(NamedTuple):

@@ -40,7 +40,7 @@ def place_rows(
 ) -> None:
     """Compute positions of new rows after all epochs.
 
-    Each time an edge of a row pulls, the row moves once towards that neighbor, then away from random vertices.
+    Each time an edge of a row pulls, the row moves towards its other end, then away from random vertices.
 
     Parameters
     ----------

@@ -43,8 +43,8 @@ def move_vertices(
 
     An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
     of the edge; then random vertices push it away, by their forces at its position. Neighbors and random
-    vertices stay. The edges of a vertex act in their order, beginning with one that is drawn in each epoch: the last edge decides most,
-    and if it were always the same, vertices would line up behind it.
+    vertices stay. The edges of a vertex act in their order, beginning with one that is drawn in each epoch:
+    the last edge decides most, and if it were always the same, vertices would line up behind it.
 
     Parameters
     ----------

@@ -24,7 +24,8 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 GOLDEN = 0x9E3779B97F4A7C15
-"""Step of the counter of random numbers that choose held out entries (Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
+"""Step of the counter of random numbers that choose held out entries (Steele, Lea, Flood, Fast splittable
+pseudorandom number generators, OOPSLA 2014)."""
 
 
 TOTALS = 8
@@ -81,7 +82,7 @@ class RowSums(NamedTuple):
     ``squares`` are not computed."""
 
     columns: Float64
-    """(3, n) for each column: number of missing entries, number of held out ones, sum of these less the mean."""
+    """(3, n) for each column: numbers of missing and of held out entries, and sum of these less the mean."""
 
     totals: Float64
     """(TOTALS,) in order: squares of fitted entries; number of held out entries; squares of their errors;
@@ -90,8 +91,9 @@ class RowSums(NamedTuple):
     computed."""
 
     by_count: Float64
-    """(4, COUNT_BINS) number of missing entries, by bins of the count of present ones in their row; then number
-    of held out entries, squares of their errors, and their squares, by bins of the count of entries left."""
+    """(4, COUNT_BINS) number of missing entries, by bins of the count of present ones in their row; then
+    number of held out entries, squares of their errors, and their squares, by bins of the count of entries
+    that are left in their row."""
 
 
 @kernel
@@ -165,8 +167,8 @@ def fit_rows(
 
     Notes
     -----
-    Work and references are those of ``fill_rows``, twice for the two models; and k^2 more for each number that is
-    present or missing, whichever are fewer.
+    Work and references are those of ``fill_rows``, twice for the two models; and k^2 more for each number
+    that is present or missing, whichever are fewer.
     """
     for i, row in enumerate(x):
         missing = np.isnan(row)
@@ -237,7 +239,7 @@ def count_bin(count: int) -> int:
 
 
 def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.bool_]:
-    """(n,) True for the columns whose entries a row holds out; where the entry is missing it has no effect."""
+    """(n,) True for the columns whose entries a row holds out, and for some whose entries are missing."""
     columns = len(missing)
     own = row_period(columns - int(missing.sum()), columns, period)
     runs = -(-columns // own)

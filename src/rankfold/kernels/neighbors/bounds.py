@@ -29,7 +29,7 @@ TERMS = 1024
 """Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
 
 EXTRA = 24
-"""Roundings other than those of a product: 4 of the copy, 2 of centering, 8 of norms and sums, doubled."""
+"""Roundings besides those of a product: 4 of the copy, 2 of centering, 8 of norms and sums, doubled."""
 
 
 def slack(columns: int, dtype: np.dtype[Any]) -> float:
@@ -43,7 +43,11 @@ def slack(columns: int, dtype: np.dtype[Any]) -> float:
 def near(
     norms: Float64, columns: int, metric: int, dtype: np.dtype[Any], share: float | None = None
 ) -> Array:
-    """Term of each row in a bound, see ``scan_pairs``; ``share`` is ``slack`` unless it is given."""
+    """Term of each row in the lower bound of half a squared distance: ``near[i] + near[j] - product``.
+
+    ``norms`` (r,) are squared norms, and ``share`` is the error bound of products, ``slack`` if None. For
+    ``INNER_PRODUCT`` the bound is that of the negative product itself.
+    """
     share, tiny = slack(columns, dtype) if share is None else share, columns * float(np.finfo(dtype).tiny)
     weight = -share if metric == Metric.INNER_PRODUCT else 1 - share
     terms: Array = (weight * norms / 2 - tiny).astype(dtype)
@@ -51,7 +55,10 @@ def near(
 
 
 def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
-    """``a @ b.T``, summed over pieces of ``TERMS`` columns; ``spare`` returns a buffer for a second piece."""
+    """Write ``a @ b.T`` into ``out``, summed over pieces of ``TERMS`` columns.
+
+    ``spare`` returns a buffer for the product of a second piece.
+    """
     for piece, (start, stop) in enumerate(pieces(a.shape[1], TERMS)):
         into = out if piece == 0 else spare()[: len(a), : len(b)]
         np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)
@@ -60,7 +67,7 @@ def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None
 
 
 def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """The fewest nearly equal pieces of at most ``most``.
+    """Begin and end of the fewest nearly equal pieces of ``range(count)``, each of at most ``most``.
 
     >>> list(pieces(10, 4))
     [(0, 3), (3, 6), (6, 10)]
@@ -71,7 +78,7 @@ def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[slice, slice]]:
-    """Tiles of two blocks, of nearly one size; within one block those that have pairs above the diagonal.
+    """Row ranges of tiles of two blocks, of nearly one size; of one block those on and above the diagonal.
 
     Those on the diagonal come first: rows of one block are nearer to each other, as a rule, than to others.
 

@@ -8,7 +8,8 @@ of panels, nor the order of tiles, nor the rounding of products shows.
 A *list* holds the ``k`` nearest so far of a row as a max-heap by (key, id): ``keys`` (r, k) float64 and
 ``ids`` (r, k) int64, the farthest in column 0; places still empty hold ``inf`` and ``EMPTY``. The key is the
 distance. A *shortlist* is a max-heap of ``c`` bounds of a row, with the place in the panel of each; it starts
-filled with the largest bound that is of use and place -1, so that a bound must be below column 0 at any time.
+filled with the largest bound that is of use and place -1, so that a bound must always be below column 0 to
+enter.
 
 *Halves* are the unit of bounds: half a squared distance, or the key itself where that is one (``half``).
 
@@ -39,7 +40,7 @@ LANES = 16
 """Partial sums of a distance: element ``t`` goes to sum ``t % LANES``, and they are added pairwise."""
 
 SLACK = 1e-15
-"""Relative widening of halves: more than squaring a root and halving it round off."""
+"""Relative widening of halves: more than the rounding error of squaring a key and halving it."""
 
 
 class Metric(enum.IntEnum):
@@ -55,7 +56,7 @@ class Metric(enum.IntEnum):
 
 
 BY_PRODUCTS = (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN, Metric.COSINE, Metric.INNER_PRODUCT)
-"""Metrics whose distances products bound: for the others every pair is measured."""
+"""Metrics whose distances are bounded by inner products: for the others every pair is measured."""
 
 
 @kernel
@@ -79,7 +80,8 @@ def scan_pairs(
     products : (p, q) float32 or float64
         Inner products of p rows with q others.
     near_i, near_j : (p,) and (q,) of that type
-        Terms that turn a product into a bound: ``near_i[i] + near_j[j] - products[i, j]``, in halves.
+        Terms that turn a product into a lower bound of the distance, in halves:
+        ``near_i[i] + near_j[j] - products[i, j]``.
     bounds_i, places_i : (p, c) of that type and int32
         Shortlists of the rows; a place is ``first_j + j``. Written.
     bounds_j, places_j : (q, c') likewise
@@ -251,8 +253,9 @@ def compare_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """Like ``measure_pairs``, for any symmetric function of two rows; numba compiles it for NumPy lists.
+    """Evaluate a symmetric function for all pairs of a tile, and merge the pairs into lists, in place.
 
+    Parameters are those of ``measure_pairs``. Numba compiles the function where lists are NumPy arrays.
     Raises ``ValueError`` if it returns NaN.
     """
     for i in range(len(x)):
@@ -266,7 +269,7 @@ def compare_pairs(
 
 @kernel
 def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """Merge other lists of the same rows into lists, in place; (r, k) and (r, k'), the others in any order.
+    """Merge other lists (r, k') of the same rows into lists (r, k), in place; the others in any order.
 
     Commutative, associative and idempotent in what the lists hold.
     """
@@ -289,7 +292,7 @@ def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, o
 
 @kernel
 def sort_lists(keys: Float64, ids: Int64) -> None:
-    """Sort each list by (key, id), nearest first, in place. With columns reversed, it is a list again."""
+    """Sort each list by (key, id), nearest first, in place. With its columns reversed it is a heap again."""
     order = np.lexsort((ids, keys), axis=1)
     keys[...] = np.take_along_axis(keys, order, axis=1)
     ids[...] = np.take_along_axis(ids, order, axis=1)
@@ -301,7 +304,7 @@ def no_number(i: int, j: int) -> str:
 
 
 def half(key: Any, metric: int) -> Any:
-    """Upper limit of the bounds of a pair with that key, in halves; for one key or many."""
+    """Largest lower bound, in halves, that a pair of that key can have; for one key or many."""
     if metric == Metric.EUCLIDEAN:
         return key * key / 2 * (1 + SLACK)
     if metric == Metric.SQEUCLIDEAN:
@@ -310,7 +313,7 @@ def half(key: Any, metric: int) -> Any:
 
 
 def distance(x: Array, y: Array, scale_x: float, scale_y: float, *, metric: int) -> float:
-    """Key of a pair under one of ``BY_PRODUCTS``, by its fixed sum: the same from either side."""
+    """Key (distance) of two rows under one of ``BY_PRODUCTS``, by a fixed sum: the same from either side."""
     a, b = x.astype(np.float64), y.astype(np.float64)
     if metric == Metric.INNER_PRODUCT:
         return -_lanes(a * b)
@@ -325,7 +328,7 @@ def distance(x: Array, y: Array, scale_x: float, scale_y: float, *, metric: int)
 
 
 def _lanes(terms: Float64) -> float:
-    """Sum of terms in the order that every body follows."""
+    """Sum of terms in the order that every body follows: ``LANES`` partial sums, added pairwise."""
     sums = np.zeros(LANES)
     for start in range(0, len(terms), LANES):
         part = terms[start : start + LANES]
@@ -336,7 +339,7 @@ def _lanes(terms: Float64) -> float:
 
 
 def in_order(x: Float64, y: Float64, metric: int) -> float:
-    """Key of a pair whose metric is not among ``BY_PRODUCTS``, or of short rows, by a sum in order."""
+    """Key (distance) of two rows by a sum in order: for short rows, and metrics not in ``BY_PRODUCTS``."""
     if metric == Metric.HAMMING:
         return int((x != y).sum()) / len(x)
     apart = np.abs(x - y)
@@ -348,13 +351,13 @@ def in_order(x: Float64, y: Float64, metric: int) -> float:
 
 
 def _take(keys: Float64, ids: Int64, key: float, name: int) -> None:
-    """Insert a pair into a list if it is nearer than the farthest there and not in it."""
+    """Insert a pair (key, id) into a list if it is nearer than the farthest there and not in it."""
     if (key, name) < (keys[0], ids[0]) and name not in ids:
         _replace(keys, ids, key, name)
 
 
 def _replace(values: Array, names: Array, value: float, name: int) -> None:
-    """Replace the largest pair, and sort pairs with the largest in front, which is a heap."""
+    """Replace the largest pair of a heap, and sort its pairs with the largest in front, which is a heap."""
     values[0], names[0] = value, name
     order = np.lexsort((names, values))[::-1]
     values[:], names[:] = values[order], names[order]

@@ -44,20 +44,20 @@ def double_rows(columns: int, most: int = PRECISE_TILE) -> int:
 
 
 def doubles_bytes(rows: int, columns: int, k: int) -> int:
-    """Bytes of converted rows if the taller of two blocks has so many rows, with lists of ``k``.
+    """Bytes of rows that are converted to float64, for blocks of at most ``rows`` rows and lists of ``k``.
 
-    Both sides of a tile; for uncertain rows also their originals and their lists.
+    These are both sides of a tile and, for uncertain rows, also their originals and their lists.
     """
     return min(double_rows(columns), rows) * (3 * 8 * columns + 4 * 8 * k)
 
 
 def shortlist_length(k: int) -> int:
-    """Length of the shortlist of a row for ``k`` places: the longer, the surer that no neighbor is lost."""
+    """Length of the shortlist of a row for ``k`` neighbors: the longer, the surer that none is lost."""
     return k + max(8, k // 4)
 
 
 NOTED = 512
-"""Candidates of a row that a device has room for."""
+"""Most candidates of a row that a device has room for."""
 
 
 PRODUCT_BYTES = 64 * 2**20
@@ -65,15 +65,15 @@ PRODUCT_BYTES = 64 * 2**20
 
 
 def meeting_bytes(rows: int, columns: int) -> int:
-    """Scratch bytes of ``meet_rows`` on a device for blocks of so many rows: operands and candidates of both.
+    """Scratch bytes of ``meet_rows`` on a device for blocks of ``rows`` rows: operands and candidates.
 
-    In float64 rows are converted, and products of some of them held.
+    For products in float64 this includes converted rows, and the products of some of them.
     """
     return 2 * rows * (8 * max(columns, 16) + 4 * NOTED + 10 * 8) + 8 * rows * products_at_once(rows, rows, 8)
 
 
 def products_at_once(rows: int, others: int, itemsize: int) -> int:
-    """Number of rows whose products with all others are held at a time."""
+    """Number of rows whose products with all others a device holds at a time."""
     return max(1, min(rows, PRODUCT_BYTES // max(1, itemsize * others)))
 
 
@@ -99,7 +99,7 @@ class Rows:
 
     @property
     def stop(self) -> int:
-        """One past the last row of the matrix."""
+        """Number of the last of these rows in the matrix, plus one."""
         return self.first + len(self.raw)
 
     def part(self, start: int, stop: int) -> Rows:
@@ -110,10 +110,10 @@ class Rows:
 
 
 GROUPS = 64
-"""Groups of the pairs of a row, whose least bounds limit the bounds that its shortlist accepts."""
+"""Number of groups of the pairs of a row in ``limit_pairs``."""
 
 HALVES = 8
-"""Bisections that narrow a limit down: to 1/256 of the range of the least bounds."""
+"""Bisections of ``limit_of``: a limit is found to 1/256 of the range of values."""
 
 
 @kernel
@@ -154,7 +154,7 @@ def limit_pairs(
 
 
 def limit_of(values: Array, count: int) -> Any:
-    """Limit that ``count`` of the values do not exceed, a little over the least one; inf if there is none."""
+    """Limit that at least ``count`` of the values do not exceed, near the least one; inf if there is none."""
     known = values[values < np.inf]
     if len(known) < count:
         return values.dtype.type(np.inf)
@@ -212,14 +212,14 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """Insert the pairs of two blocks into the neighbor lists of both, in place.
+    """Compare all pairs of rows of two blocks, and insert them into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : Rows
         (p, d) and (q, d), of one type; ``y`` is ``x`` where ``same``.
     lists_i, lists_j : Lists
-        Lists of x and, if it has any and is another block, of y. Written.
+        Neighbor lists of the rows of x and of y; ``lists_j`` is None if y has none or is x. Written.
     metric : one of ``BY_PRODUCTS``
     shift : (d,) float64 or None
         Subtracted from rows before they are multiplied; not under ``COSINE``.

@@ -24,11 +24,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (512, 1024)
-"""Most rows of ``x``, which are held, and of ``y``, which pass, in one product on the host."""
+"""Most rows of ``x`` and of ``y`` in one product on the host."""
 
 
 class Thresholds(NamedTuple):
-    """Thresholds of the rows that are held: other rows are counted if they come before one."""
+    """Thresholds of some rows, see ``ranks.py``: other rows are counted if they come before one."""
 
     keys: Float64
     """(rows, k) keys, sorted by (key, id), finite"""
@@ -39,14 +39,17 @@ class Thresholds(NamedTuple):
 
 
 def ranking_bytes(resident: int, passing: int, columns: int, k: int) -> int:
-    """Scratch bytes of a device if so many rows are held and so many pass: products, and float64 rows."""
+    """Scratch bytes of ``rank_rows`` on a device, for ``resident`` rows of x and ``passing`` rows of y.
+
+    These are products, rows in float64, and limits of ``k`` thresholds.
+    """
     rows = products_at_once(resident, passing, 8)
     limits = 2 * 8 * resident * k * 3
     return 8 * rows * passing + 2 * 8 * (rows + passing) * columns + limits + 8 * 8 * (resident + passing)
 
 
 def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Terms of each row in a lower and in an upper bound: see ``count_nearer``."""
+    """Terms of each row in a lower and an upper bound of distances: ``near``, ``far`` of ``count_nearer``."""
     columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
     share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
     halves = rows.norms / 2
@@ -66,7 +69,7 @@ def rank_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> None:
-    """Add to the counts of each threshold the rows of ``y`` that come before it.
+    """Count the rows of ``y`` that come before each threshold of the rows of ``x``.
 
     Parameters
     ----------

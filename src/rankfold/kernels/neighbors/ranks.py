@@ -42,14 +42,14 @@ def count_nearer(
     ids: Int64,
     counts: Int64,
 ) -> int:
-    """Add to the counts of each threshold the rows of a panel that come before it.
+    """Count the rows of ``y`` that come before each threshold of the rows of ``x``, added to ``counts``.
 
     Returns the number of pairs that were measured.
 
     Parameters
     ----------
     products : (p, q) float32 or float64
-        Inner products of p rows with those of a panel.
+        Inner products of the rows of ``x`` with those of ``y``.
     near, far : ((p,), (q,)) of that type
         A pair is at least ``near[0][i] + near[1][j] - products[i, j]`` apart, and at most the same with
         ``far``, in halves: see ``kernels/neighbors/lists.py``.
@@ -83,7 +83,7 @@ def count_nearer(
 def count_every_pair(
     x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
 ) -> None:
-    """Add to the counts of each threshold the rows that come before it, with every pair measured.
+    """Count the rows of ``y`` that come before each threshold of ``x``, with every pair measured.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def measure_keys(
     rows: Int64,
     others: Int64,
 ) -> Float64:
-    """Keys of some pairs.
+    """Keys (distances) of some pairs of rows.
 
     Parameters
     ----------
@@ -156,5 +156,5 @@ def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Arr
 
 
 def before(key: float, name: int, keys: Float64, ids: Int64) -> npt.NDArray[np.bool_]:
-    """True for each of some thresholds that a pair comes before."""
+    """Mask of the thresholds (``keys``, ``ids``) that a pair of ``key`` and id ``name`` comes before."""
     return (key < keys) | ((key == keys) & (name < ids))

@@ -1,8 +1,8 @@
 """Compare two blocks of sparse rows: exact nearest neighbors of either block in the other.
 
 Products choose candidates, as those of dense rows do. A candidate is measured by norms and the product of the
-numbers that both rows have: the sum of squared differences, by which dense rows are measured, would read all
-numbers of both. Norms and product are in twice the precision, so that nothing is lost where they cancel.
+entries that both rows have: the sum of squared differences, by which dense rows are measured, would read all
+entries of both. Norms and product are in twice the precision, so that nothing is lost where they cancel.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (256, 2048)
-"""Most rows of either side in one product: of rows that walk lists, and of rows that are in lists."""
+"""Most rows of either side in one product: of those held as CSR, and of those sorted by column."""
 
 NEAR = 2.0**-10
 """Share of norms above which a squared distance has all its digits if computed from norms and product: for t
-numbers in two rows these are wrong by (t eps)^2 of the norms."""
+entries in two rows these are wrong by (t eps)^2 of the norms."""
 
 SPLITTER = 2.0**27 + 1
 
@@ -50,7 +50,7 @@ class SparseRows:
     """Columns, int32 or int64, checked."""
 
     data: Array
-    """Numbers as stored: float32, float64 or uint8."""
+    """Values as stored: float32, float64 or uint8."""
 
     norms: Float64
     """(rows,) squared norms of rows as multiplied: ones under cosine."""
@@ -72,7 +72,7 @@ class SparseRows:
 
     @property
     def longest(self) -> int:
-        """Most numbers of a row."""
+        """Number of stored entries of the longest row."""
         return int(np.diff(self.indptr).max(initial=0))
 
 
@@ -86,7 +86,7 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
         Not checked.
     data : float32, float64 or uint8
     scale : (r,)
-        Factor of the numbers of each row, in float64.
+        Factor of the values of each row, in float64.
     squares : (r, 2) float64, written
         Squared norm, and what rounding took from it.
 
@@ -114,7 +114,7 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
 
 
 def sparse_distance(x: SparseRows, i: int, y: SparseRows, j: int, metric: int) -> float:
-    """Key of a pair, the same from either side.
+    """Key (distance) of row ``i`` of ``x`` and row ``j`` of ``y``, the same from either side.
 
     Squared distances are the norms less twice the product, all in twice the precision. Where little is left
     of norms, they are the sum of squared differences, as for dense rows; inner products always are the sum of
@@ -139,7 +139,7 @@ def sparse_distance(x: SparseRows, i: int, y: SparseRows, j: int, metric: int) -
 
 
 def dense_row(rows: SparseRows, i: int) -> Array:
-    """One row with its zeros."""
+    """(columns,) row ``i`` with its zeros."""
     stored, row = slice(int(rows.indptr[i]), int(rows.indptr[i + 1])), np.zeros(rows.columns, rows.data.dtype)
     row[rows.indices[stored]] = rows.data[stored]
     return row
@@ -189,7 +189,7 @@ def meet_sparse_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """Insert the pairs of two blocks into the neighbor lists of both, in place.
+    """Compare all pairs of rows of two blocks, and insert them into the neighbor lists of both, in place.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def meet_sparse_rows(
     Notes
     -----
     Work 2 p q h flops, and of the other columns those of ``add_row_products``; distances, of a few rows more
-    than there are places in lists, at some 2 ns for each number of both rows. Scratch: ``scratch_bytes``.
+    than lists are long, at some 2 ns for each entry of both rows. Scratch: ``scratch_bytes``.
 
     References
     ----------
@@ -233,13 +233,13 @@ def scratch_bytes(numbers: int, longest: int, columns: int, shortlist: int, rows
     Parameters
     ----------
     numbers, rows : int
-        Stored numbers and rows of the larger block.
+        Stored entries and rows of the larger block.
     longest : int
-        Stored numbers of the longest row.
+        Stored entries of the longest row.
     columns : int
         Columns of the matrix.
     shortlist : int
-        Candidates of a row.
+        Length of the shortlist of a row.
     """
     p, q = TILE
     common = min(MOST_COMMON, columns)

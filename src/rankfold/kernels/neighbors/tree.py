@@ -38,7 +38,7 @@ LEAF = 16
 """Points of a leaf: two or four vectors, which are measured together."""
 
 MEASURES = (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN, Metric.MANHATTAN, Metric.CHEBYSHEV)
-"""Metrics whose distance from a box is the same sum."""
+"""Metrics of a tree: the bound of a box is the same sum as a distance."""
 
 
 class Tree(NamedTuple):
@@ -58,7 +58,7 @@ class Tree(NamedTuple):
 
     @classmethod
     def empty(cls, points: int, columns: int) -> Tree:
-        """Allocate a tree for so many points, none of which is there yet."""
+        """Allocate a tree for ``points`` points of ``columns`` columns, to be written and arranged."""
         leaves = leaf_count(points)
         return cls(
             np.full((leaves, columns, LEAF), np.nan),
@@ -73,19 +73,19 @@ class Tree(NamedTuple):
 
 
 def leaf_count(points: int) -> int:
-    """Number of leaves of a tree of so many points."""
+    """Number of leaves of a tree of ``points`` points."""
     return -(-points // LEAF)
 
 
 def tree_bytes(points: int, columns: int) -> int:
-    """Bytes of a tree of so many points."""
+    """Bytes of a tree of ``points`` points of ``columns`` columns."""
     leaves = leaf_count(points)
     return leaves * LEAF * (columns + 1) * 8 + (2 * leaves - 1) * (2 * columns + 1) * 8
 
 
 @kernel
 def arrange_points(tree: Tree, *, count: int, node: int, first: int, last: int, levels: int) -> None:
-    """Split the points of a node into its halves, these into theirs, and so on, in place.
+    """Arrange the points of a node: split them into halves, these into theirs, and so on, in place.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def arrange_points(tree: Tree, *, count: int, node: int, first: int, last: int, 
     node, first, last : int
         Number of the node, and its leaves.
     levels : int
-        Most times that halves are halved. Halves that are left are nodes to be arranged like this one.
+        Most levels to split. Nodes that are left below these are to be arranged by further calls.
 
     Notes
     -----
@@ -213,7 +213,8 @@ def list_within(
     tree, queries, own, period, metric, radius
         As for ``count_within``.
     starts : (q,)
-        First place of the list of each query: there is room for as many as ``count_within`` counts.
+        Position in ``keys`` and ``ids`` where the list of each query begins; it has as many points as
+        ``count_within`` counts.
     keys, ids : (n,)
         Written.
     """

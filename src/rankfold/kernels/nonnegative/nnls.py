@@ -105,7 +105,7 @@ def solve_rows(
 
 
 def ridge_of(gram: Array) -> Array:
-    """(k,) ridge that makes a singular Gram matrix regular: ``RIDGE`` times each diagonal, or its mean for 0."""
+    """(k,) ridge that makes a Gram matrix regular: ``RIDGE`` times its diagonal, or times the mean for 0."""
     diagonal = gram.diagonal()
     ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
@@ -140,7 +140,10 @@ class _Row:
         return x, self.gram @ x - self.right + multiplier
 
     def exchange(self, w: Float64) -> bool:
-        """Exchange coordinates, from the bounds ``w`` is at, until all are feasible; True if solved, into ``w``."""
+        """Exchange coordinates, from the bounds ``w`` is at, until all are feasible.
+
+        Returns True if that succeeds, with the solution in ``w``.
+        """
         k = len(w)
         top, free = self.bounds_met(w)
         retries, fewest = RETRIES, k + 1

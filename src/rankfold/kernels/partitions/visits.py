@@ -26,7 +26,7 @@ def choose_visits(ids: Int64, partitions: Int32, own: int, *, out: Int32) -> Non
     Parameters
     ----------
     ids : (p, k) int64
-        Neighbor lists of the rows of a partition, as positions among these rows; ``EMPTY`` where there is none.
+        Neighbor lists of the rows of a partition, as positions among these rows; ``EMPTY`` where none.
     partitions : (p, s) int32
         Partitions of each row, its nearest first; ``NONE`` after the last.
     own : int

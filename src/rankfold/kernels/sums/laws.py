@@ -47,13 +47,13 @@ class Law(IntEnum):
 
 
 SMOOTH = (Law.INVERSE, Law.CAUCHY, Law.SQUARED_CAUCHY, Law.GAUSSIAN)
-"""Laws with forces and moments."""
+"""Laws with derivatives everywhere, which have forces and moments."""
 
 EXPONENTS = {Law.INVERSE: 0.5, Law.CAUCHY: 1.0, Law.SQUARED_CAUCHY: 2.0}
 
 
 def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> list[Float64]:
-    """The law at squares ``s`` of distances, and its first ``count`` derivatives by ``s``."""
+    """Values of a law at squared distances ``s``, and of its first ``count`` derivatives by ``s``."""
     if law == Law.GAUSSIAN:
         first = np.exp(shift - s * scale)
         return [first * (-scale) ** k for k in range(count + 1)]
@@ -65,7 +65,7 @@ def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> l
 
 
 def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
-    """The law at squares ``s`` of distances."""
+    """Values of a law at squared distances ``s``."""
     if law in SMOOTH:
         return derivatives(law, s, scale, shift, 0)[0]
     d = np.sqrt(s)
@@ -82,7 +82,7 @@ def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
 
 
 def at_zero(law: int, scale: float) -> float:
-    """The law at distance 0, without the shift."""
+    """Value of a law at distance 0, without the shift."""
     if law not in EXPONENTS:
         return 1.0
     return scale ** -EXPONENTS[Law(law)] if scale else 0.0

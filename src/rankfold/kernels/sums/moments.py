@@ -2,7 +2,7 @@
 
 The center is that of the absolute weights, so that first moments vanish where weights have one sign. The
 radius is the distance to the farthest corner of the box of the node: no source is farther. Where all sources
-of a node are at one place the center is that place, to the last bit, and the radius is 0.
+of a node are at one position the center is that position, to the last bit, and the radius is 0.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def node_moments(tree: SumTree, weights: Float64, *, moments: Float64) -> None:
 
 
 def moments_bytes(points: int) -> int:
-    """Most bytes of moments, and of weights in two orders."""
+    """Most bytes of the moments of a tree of ``points`` points, and of their weights in two orders."""
     return most_nodes(points) * MOMENTS * 8 + 2 * points * 8

@@ -14,7 +14,9 @@ Int64 = npt.NDArray[np.int64]
 
 @kernel
 def nearest_sources(tree: SumTree, targets: Float64, own: Int64, *, squares: Float64, places: Int64) -> None:
-    """Squared distance to the nearest point of a tree, and its place; the first of equally near ones.
+    """Squared distance of each target to the nearest point of a tree, and the position of that point.
+
+    Positions are those in the order of the tree; of equally near points it is the first.
 
     Parameters
     ----------
@@ -22,7 +24,7 @@ def nearest_sources(tree: SumTree, targets: Float64, own: Int64, *, squares: Flo
     targets : (m, d)
         Best in an order in which successive targets are near: a search begins at the answer of the last.
     own : (m,)
-        Places of the targets themselves in the tree, which do not count; -1 for none.
+        Positions of the targets themselves in the tree, which do not count; -1 for none.
     squares, places : (m,)
         Written: inf and -1 where there is no other point.
 

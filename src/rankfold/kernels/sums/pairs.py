@@ -29,7 +29,7 @@ def sum_pairs(
     magnitudes: bool = False,
     out: Float64,
 ) -> None:
-    """Compute sums over all sources at each target, and forces.
+    """Compute, at each target, the sum of a law over all sources, and its negative gradient (the force).
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def sum_pairs(
 
 
 def scratch_bytes(columns: int) -> int:
-    """Bytes of a group of targets, and of its sums."""
+    """Scratch bytes of a group of targets of ``columns`` columns, and of its sums."""
     return GROUP * 8 * (6 * (columns + 3) + 8)
 
 

@@ -2,11 +2,11 @@
 
 Two points at distance d weigh ``q = 1 / (1 + d^2)``. Point i is pushed by ``sum_j q_ij^2 (y_i - y_j)``,
 divided by the sum Z of all weights, with each pair counted from either side. Both are sums of one law over a
-tree: the push is half the negative gradient of the weights.
+tree: the force is half the negative gradient of the weights.
 
-The trap: errors of a push grow with its cancellation, those of Z do not. For 4000 normal points, by second
-order, all pushes together are off by up to 0.7 % in two columns and 0.2 % in three at an opening of 0.5, and
-by up to 6 % and 0.8 % at 0.8; Z by 0.04 % and 0.2 % at most. One of a hundred pushes is off by some ten times
+The trap: errors of a force grow with its cancellation, those of Z do not. For 4000 normal points, by second
+order, all forces together are off by up to 0.7 % in two columns and 0.2 % in three at an opening of 0.5, and
+by up to 6 % and 0.8 % at 0.8; Z by 0.04 % and 0.2 % at most. One of a hundred forces is off by some ten times
 as much.
 """
 
@@ -27,7 +27,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Repulsion:
-    """Points of a layout in a tree, ready to be pushed, group by group, by any number of threads."""
+    """Points of a layout in a tree, whose forces are computed group by group, by any number of threads."""
 
     tree: SumTree
     sources: Sources
@@ -41,13 +41,13 @@ class Repulsion:
 
     @property
     def groups(self) -> int:
-        """Number of groups of points, each of which may be pushed by itself."""
+        """Number of groups of up to ``GROUP`` points; the forces of each may be computed by themselves."""
         return -(-len(self.tree.points) // GROUP)
 
     def push(
         self, first: int, last: int, *, opening: float, order: int, forces: Float64, weights: Float64
     ) -> None:
-        """Push the points of groups ``first:last``.
+        """Compute the repulsive forces on the points of groups ``first:last``, and their weights.
 
         Parameters
         ----------
@@ -58,9 +58,9 @@ class Repulsion:
         order : 2 or 3
             Order of expansions.
         forces : (n, d)
-            Written, by number of the point.
+            Written, in the original order of points: forces, not yet divided by Z.
         weights : (n,)
-            Likewise: the sum of all of them, in a fixed order, is Z.
+            Likewise: the sum of ``q`` over the other points. The sum of all, in a fixed order, is Z.
         """
         rows = slice(first * GROUP, min(last * GROUP, len(self.tree.points)))
         x = self.tree.points[rows]
@@ -75,7 +75,7 @@ class Repulsion:
 
 
 def repulsion(y: npt.NDArray[np.floating], *, opening: float = 0.5, order: int = 2) -> tuple[Float64, float]:
-    """Pushes (n, d) of all points, not yet divided by Z, and Z; in one thread.
+    """Repulsive forces (n, d) on all points, not yet divided by Z, and Z; in one thread.
 
     >>> forces, z = repulsion(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
     >>> forces.tolist(), z

@@ -65,7 +65,7 @@ def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> i
     points : (n, d), n >= 1
         Finite.
     ids : (n,)
-        Numbers of the points, which settle ties; moved with them.
+        Ids of the points, which decide ties; moved with them.
     nodes : (most_nodes(n), 3)
         Written as far as needed.
     boxes : (most_nodes(n), 2, d)
@@ -106,7 +106,7 @@ def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> i
 
 
 def _write_skips(nodes: Int64) -> None:
-    """Write the node after those below each: past all that begin before it ends."""
+    """Write ``SKIP`` of each node, the first node after those below it: all that begin before it ends."""
     for node in range(len(nodes) - 1, -1, -1):
         after = node + 1
         while after < len(nodes) and nodes[after, START] < nodes[node, STOP]:
@@ -115,15 +115,15 @@ def _write_skips(nodes: Int64) -> None:
 
 
 def fewest_nodes(points: int) -> int:
-    """Number of nodes that suffice for so many points: leaves of 8, or of fewer where there are no more."""
+    """Number of nodes of a tree of ``points`` points with leaves of 8, or of one leaf of at most ``LEAF``."""
     return 1 if points <= LEAF else 2 * (-(-points // 8)) - 1
 
 
 def most_nodes(points: int) -> int:
-    """Most nodes of a tree of so many points: twice as many as suffice."""
+    """Most nodes of a tree of ``points`` points: twice ``fewest_nodes``."""
     return 2 * fewest_nodes(points)
 
 
 def tree_bytes(points: int, columns: int) -> int:
-    """Most bytes of a tree."""
+    """Most bytes of a tree of ``points`` points of ``columns`` columns."""
     return points * 8 * (columns + 1) + most_nodes(points) * 8 * (3 + 2 * columns)

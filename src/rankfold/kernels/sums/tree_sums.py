@@ -4,7 +4,7 @@ Targets are in groups that are near each other. A group goes through the tree on
 whose center is ``r`` from the box of the group, or farther, is far if ``b <= opening * reach``, where the
 reach is the length on which the law changes: ``sqrt(r^2 + scale)`` for INVERSE and the like, the lesser of
 the width and ``width^2 / r`` for a gaussian of that width. With an opening of 0 only nodes whose sources are
-all at one place are far, and these are exact: sums are then those of ``sum_pairs``.
+all at one position are far, and these are exact: sums are then those of ``sum_pairs``.
 
 The sum over a far node, with d from its center to the target and moments M, D, Q, O of its sources
 y - center, is Taylor's polynomial of f(|d - y|^2), of second or third order in y:
@@ -53,7 +53,7 @@ PLACE, FAR, NEAR = range(3)
 """Ways to sum a node: as one source, by its moments, or source by source."""
 
 PAIRS_SUMMED, NODES_SUMMED = 0, 1
-"""Columns of ``counts``."""
+"""Columns of ``counts``: pairs of a target and a source, and pairs of a target and a far node."""
 
 
 class Sources(NamedTuple):
@@ -89,10 +89,10 @@ class Groups(NamedTuple):
     """(m, d), d <= 3."""
 
     own: Float64
-    """(m,) as for ``sum_pairs``."""
+    """(m,) weight of the target among the sources, which is left out; 0 where it is none of them."""
 
     shifts: Float64
-    """(m,) as for ``sum_pairs``."""
+    """(m,) shift of each target, see ``laws``; 0 for laws without."""
 
     floors: Float64
     """(m,) logarithm of a lower bound of the magnitude of the sum at a target, without its shift; -inf where
@@ -108,18 +108,21 @@ class Way(NamedTuple):
     law: int
     scale: float
     opening: float
-    """Opening of far nodes, below 1; 0 for laws without derivatives, and for exact sums."""
+    """Largest ratio of radius to reach of a far node, below 1.
+
+    0 for laws without derivatives, and for exact sums.
+    """
 
     order: int
     """Order of the polynomial, one of ``ORDERS``."""
 
     cutoff: float
-    """Share of a sum that may be left out."""
+    """Share of a sum that far sources which are left out may have."""
 
 
 @kernel
 def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, out: Float64) -> None:
-    """Compute sums over the sources of a tree at each target, and forces, by groups of targets.
+    """Compute, at each target, the sum of a law over the sources of a tree, and its negative gradient.
 
     Parameters
     ----------
@@ -164,7 +167,10 @@ def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, ou
 
 
 def weight_limit(sources: Sources, way: Way) -> float:
-    """Logarithm of the cutoff over the sum of all weights' magnitudes; -inf without a cutoff."""
+    """Logarithm of the cutoff over the sum of all weights' magnitudes; -inf without a cutoff.
+
+    Added to the least of ``floors``, it is the logarithm of the law below which sources are left out.
+    """
     total = float(sources.moments[0, at.MAGNITUDE])
     return math.log(way.cutoff) - math.log(total) if way.cutoff > 0 and total > 0 else -math.inf
 
@@ -172,7 +178,7 @@ def weight_limit(sources: Sources, way: Way) -> float:
 def _sum_run(
     sources: Sources, groups: Groups, way: Way, rows: slice, visits: list[Visit], out: Float64
 ) -> Int64:
-    """Sum for a run of targets; returns its counts."""
+    """Write the sums at targets ``rows`` into ``out``; returns their numbers of pairs, as for ``counts``."""
     group, shifts = groups.targets[rows], groups.shifts[rows]
     total, here, counts = np.zeros((len(group), out.shape[1])), -groups.own[rows], np.zeros(2, np.int64)
     for node, kind in visits:
@@ -190,7 +196,7 @@ def _sum_run(
 
 
 def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visit]:
-    """List what a group of targets sums up: places of equal sources, far nodes, and leaves."""
+    """List the nodes that are summed at targets within ``box``, and how: see ``Visit``."""
     visits, node = [], 0
     while node < len(sources.nodes):
         low, high = sources.boxes[node]
@@ -214,13 +220,13 @@ def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visi
 
 
 def _cost(sources: Sources, visits: list[Visit]) -> int:
-    """Cost of visits, in sources that take as long."""
+    """Cost of the visits of a group of targets, in sources that take as long."""
     sizes = sources.nodes[:, STOP] - sources.nodes[:, START]
     return sum((1, NODE_COST, int(sizes[node]))[kind] for node, kind in visits)
 
 
 def _is_left_out(way: Way, s: float, least: float) -> bool:
-    """True if no source of a node counts, whose box is ``sqrt(s)`` from that of a group."""
+    """True if no source of a node counts at a group of targets; their boxes are ``sqrt(s)`` apart."""
     if way.law == Law.GAUSSIAN:
         return -s * way.scale < least
     if way.law == Law.EXPONENTIAL:
@@ -240,7 +246,7 @@ def _is_far(way: Way, s: float, radius: float) -> bool:
 
 
 def _place(sources: Sources, node: int) -> tuple[Float64, Float64]:
-    """The common place of all sources of a node, and the sum of their weights."""
+    """(1, d) common position of all sources of a node, and (1,) sum of their weights."""
     row = sources.moments[node]
     return row[None, : sources.points.shape[1]], row[at.WEIGHT : at.WEIGHT + 1]
 

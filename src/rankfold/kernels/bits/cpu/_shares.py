@@ -11,7 +11,8 @@ of the number of members that both rows share:
 Ties are common among whole numbers, and a list accepts no equal pair of a larger id. So where its farthest
 has an id smaller than all that follow, the test is strict: a limit one less, a slope above by ``MARGIN``.
 A slope is a number of shared members divided by a sum of two sizes, which is at most twice ``MOST_STRICT``:
-different slopes differ by 2^-46 at least, and each is right to 2^-51. The test is never too strict, and ``take`` repeats it: a pair that passes by mistake costs only time.
+different slopes differ by 2^-46 at least, and each is right to 2^-51. The test is never too strict, and
+``take`` repeats it: a pair that passes by mistake costs only time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Index = np.uint64
 """Index type of loops that are to be vectorized: see ``kernels/neighbors/cpu/lists.py``."""
 
 Lanes = tuple[Float64, Float64, Float64, Int64]
-"""Vectors of ``RUN``: size, slope and offset of each column of a run; last a buffer that lists near columns."""
+"""Size, slope and offset of each column of a run, ``RUN`` each; last a buffer that lists the near columns."""
 
 
 def lists_of_others(
@@ -89,7 +90,7 @@ def open_lanes(
     bits: int,
     metric: int,
 ) -> None:
-    """Write sizes, slopes and offsets of a run of columns, to be compared with rows of ids from ``first`` on."""
+    """Write size, slope and offset of each column of a run, for comparison with rows of ids >= ``first``."""
     for j in range(RUN):
         if j < columns:
             size = sizes[start + j]

@@ -70,7 +70,7 @@ def _candidates(
     high: float,
     places: Int64,
 ) -> int:
-    """List the rows of ``packed`` of centers whose lower bounds are not above ``high``; returns their number."""
+    """List centers, by row of ``packed``, whose lower bounds are not above ``high``; returns their number."""
     count = 0
     for j in range(found):
         if least[j] - slack[j] <= high:
@@ -82,7 +82,7 @@ def _candidates(
 
 @part
 def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> int:
-    """Append the center that a row had before, if it may be nearest and is not listed; returns the new number."""
+    """Append the center that a row had, if it may be nearest and is not listed; returns the new number."""
     if own < 0 or low > high:
         return count
     for c in range(count):
@@ -96,7 +96,10 @@ def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> i
 def _measure(
     x: Array, i: int, exact: Float64, members: Int64, places: Int64, count: int, row: Float64, lanes: Float64
 ) -> tuple[int, float]:
-    """Row of ``packed`` of the nearest of ``count`` listed centers, the first of equal ones; its squared distance."""
+    """The nearest of ``count`` listed centers, by row of ``packed``, and its squared distance.
+
+    Of equally near centers it is the first.
+    """
     best, least = 0, np.inf
     load(x[i], 1.0, SQUARED, row)
     for c in range(count):

@@ -33,7 +33,7 @@ def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
 def _normal_matrix(
     gaps: Array, count: int, loadings: Float64, gram: Float64, spread: Float64, noise: float, m: Float64
 ) -> None:
-    """Write the lower half of the matrix M of a row; ``gaps`` is not 0 where an entry is missing or held out."""
+    """Write the lower half of the matrix M of a row; ``gaps`` is 0 where an entry counts as present."""
     n, k = loadings.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -87,7 +87,7 @@ def _solve(m: Float64, z: Float64) -> None:
 
 @contracted_part
 def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
-    """Write the inverse of M from its Cholesky factor ``m``: invert the triangle, then multiply with itself."""
+    """Write the inverse of M from its Cholesky factor ``m``: the inverse of the triangle, times itself."""
     k = m.shape[0]
     for a in range(k):
         for b in range(k):
@@ -268,7 +268,10 @@ def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, s
 def _add_expected(
     gaps: Array, loadings: Float64, z: Float64, covariance: Float64, noise: float, products: Float64
 ) -> float:
-    """Add expected products of missing or held out entries with (z, 1); returns their expected squares' sum."""
+    """Add expected products of missing or held out entries with (z, 1).
+
+    Returns the sum of the expected squares of these entries.
+    """
     n, k = loadings.shape
     total, span = 0.0, np.empty(k)
     for j in range(n):

@@ -17,7 +17,10 @@ SHARES = 16
 
 
 def add_to_buckets(d: Array, buckets: Array, factors: Array, *, sums: Array) -> None:
-    """See the contract. ``sums[buckets[i]] += factors[i] * d[i]``: in order of rows, where ``cupy.add.at`` would add them in any order."""
+    """See the contract. ``sums[buckets[i]] += factors[i] * d[i]`` for every row.
+
+    Rows are added in order, where ``cupy.add.at`` would add them in any order.
+    """
     (rows, columns), steps = d.shape, (np.int64(each // d.itemsize) for each in d.strides)
     vectors = cupy.ascontiguousarray(buckets), cupy.ascontiguousarray(factors)
     launch(

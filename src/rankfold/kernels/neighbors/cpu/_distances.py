@@ -33,7 +33,7 @@ def inner_product(metric: int) -> bool | None:
 
 @part
 def load(x: Array, scale: float, metric: int, row: Float64) -> None:
-    """Load one side of many distances into ``row``: in float64, and scaled for ``COSINE``."""
+    """Copy a row that many others are compared with into ``row``: in float64, and scaled for ``COSINE``."""
     scale = scale if metric == COSINE else 1.0
     for t in range(len(row)):
         row[t] = np.float64(x[t]) * scale
@@ -43,7 +43,7 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
 def distance(
     row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, inner: Any, sums: Float64
 ) -> float:
-    """Key of a row that is loaded and row ``j`` of others as they are stored; see ``inner_product``."""
+    """Key (distance) of ``row``, copied by ``load``, and row ``j`` of ``y``; see ``inner_product``."""
     if inner is not None:
         _add_products(row, y, Index(j), sums)
         return -_total(sums)

@@ -1,4 +1,4 @@
-"""Max-heaps by (value, name) in ordinary arrays, for lists and shortlists of neighbors.
+"""Max-heaps by (value, name) in two arrays, for lists and shortlists of neighbors.
 
 Slot ``p`` has its children in ``2 p + 1`` and ``2 p + 2``. Names break ties, so that a heap holds the same
 pairs in whatever order they were inserted.
@@ -42,7 +42,7 @@ def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: A
 
 @part
 def take(keys: Float64, ids: Int64, key: float, name: int, room: int = TOP) -> int:
-    """Insert a pair into a list if it is nearer than the farthest there and not in it.
+    """Insert a pair (key, id) into a list if it is nearer than the farthest there and not in it.
 
     If the first ``room`` slots are empty, it goes into the last of them: a heap is then built from its
     leaves, in less than a sift for each. Returns the number of slots still empty.
@@ -60,14 +60,14 @@ def take(keys: Float64, ids: Int64, key: float, name: int, room: int = TOP) -> i
 
 @part
 def heapify(values: Array, names: Array, count: int) -> None:
-    """Make the first ``count`` pairs a heap."""
+    """Make the first ``count`` pairs a heap, in place."""
     for slot in range(count // 2 - 1, -1, -1):
         sift(values, names, slot, count, values[slot], names[slot])
 
 
 @part
 def sort(values: Array, names: Array) -> None:
-    """Sort pairs, smallest first."""
+    """Sort pairs by (value, name), smallest first, in place."""
     heapify(values, names, len(values))
     for last in range(len(values) - 1, 0, -1):
         value, name = values[last], names[last]

@@ -22,7 +22,7 @@ INT32, INT64, BIT = ir.IntType(32), ir.IntType(64), ir.IntType(1)
 
 
 def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, other: Any, limit: Any) -> Any:
-    """Bits t of ``others[j] + other - row[j] < max(limit, limits[j])`` at j = start + t, as unsigned.
+    """Mask of 64 pairs: bit t is ``others[j] + other - row[j] < max(limit, limits[j])`` at j = start + t.
 
     All are of one type of floating point numbers, and arrays are contiguous.
     """
@@ -56,7 +56,7 @@ def _keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: 
 
 
 def _lowest_bit(typing: Any, mask: Any) -> Any:
-    """The number of the lowest bit that is set."""
+    """Position of the lowest bit of a mask that is set."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(BIT, 1))
@@ -72,7 +72,10 @@ lowest_bit: Any = intrinsic(_lowest_bit)
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Generator of an intrinsic whose first three arguments are arrays: products, others' terms, one more."""
+    """Generator of the code of an intrinsic.
+
+    Its first three arguments are arrays: products of a row with others, terms of the others, one more.
+    """
 
     context: Any
     builder: ir.IRBuilder
@@ -81,12 +84,12 @@ class _Code:
 
     @property
     def vector(self) -> Any:
-        """The type of all lanes."""
+        """Type of a vector of ``LANES`` elements."""
         return ir.VectorType(self.context.get_value_type(self.signature.args[0].dtype), LANES)
 
     @property
     def size(self) -> int:
-        """Bytes of a number."""
+        """Bytes of an element of the arrays."""
         return int(self.signature.args[0].dtype.bitwidth // 8)
 
     def place(self, array: int, start: Any) -> Any:
@@ -96,17 +99,17 @@ class _Code:
         return self.builder.bitcast(self.builder.gep(data, [start]), self.vector.as_pointer())
 
     def lanes(self, array: int, start: Any) -> Any:
-        """Numbers of an array from ``start`` on."""
+        """Vector of ``LANES`` elements of an array from ``start`` on."""
         return self.builder.load(self.place(array, start), align=self.size)
 
     def everywhere(self, value: Any) -> Any:
-        """A number in all lanes."""
+        """Vector that holds ``value`` in all lanes."""
         unset, first = ir.Constant(self.vector, ir.Undefined), ir.Constant(INT32, 0)
         lanes = ir.Constant(ir.VectorType(INT32, LANES), [first] * LANES)
         return self.builder.shuffle_vector(self.builder.insert_element(unset, value, first), unset, lanes)
 
     def bounds(self, start: int, other: int) -> Any:
-        """Bounds of all lanes: terms of the others, plus that of the row itself, less products."""
+        """Bounds of all lanes: terms of the others, plus the term of the row itself, less products."""
         at = self.arguments[start]
         own = self.everywhere(self.arguments[other])
         return self.builder.fsub(self.builder.fadd(own, self.lanes(1, at)), self.lanes(0, at))

@@ -26,13 +26,13 @@ CHEBYSHEV = int(Metric.CHEBYSHEV)
 HAMMING = int(Metric.HAMMING)
 
 RUN = 64
-"""Columns that are measured at a time."""
+"""Columns (rows of the other side) that are measured at a time."""
 
 WIDER = 1 + 2e-15
-"""Factor above the rounding of a square, and of the root that it is compared with."""
+"""Factor that widens a squared key by more than rounding takes from the square and from its root."""
 
 TINY = 1e-300
-"""More than squares lose that are too small for all their bits."""
+"""Term that widens a squared key by more than underflow takes from the square."""
 
 
 @compile_loop
@@ -104,7 +104,7 @@ def compare(
 
 @part
 def reach(root: float, metric: int) -> float:
-    """Upper bound of the sums of pairs that may come before a key ``root``, the farthest of a list."""
+    """Upper bound of the sums (squared if Euclidean) of pairs that may come before key ``root`` in a list."""
     if metric != EUCLIDEAN or root < 0:
         return root
     return root * root * WIDER + TINY

@@ -1,6 +1,6 @@
 """Distances of sparse rows as in ``kernels/neighbors/sparse_meeting.py``, and the lists they go into.
 
-A row that many pairs share is opened: written with its zeros. Of the other row only numbers in columns of
+A row that many pairs share is opened: written with its zeros. Of the other row only entries in columns of
 both are used. No multiplication is fused with an addition, which would break error-free products.
 """
 
@@ -23,10 +23,10 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Rows = tuple[Any, ...]
-"""Pointers, columns, numbers, reciprocal norms, and squared norms in twice the precision."""
+"""Sparse rows: pointers, columns, values, reciprocal norms, and squared norms in twice the precision."""
 
 Open = tuple[Any, ...]
-"""A row with its zeros, scaled; for each column True if it is not zero; and a buffer for places of a row."""
+"""A row with its zeros, scaled; for each column True if it is not zero; a buffer for positions of entries."""
 
 Index = np.uint64
 
@@ -122,7 +122,7 @@ def _dot(
     scale: float,
     matches: Int64,
 ) -> tuple[float, float]:
-    """Inner product in twice the precision, over the columns that both rows have.
+    """Inner product in twice the precision, as a sum of two numbers, over the columns that both rows have.
 
     Arrays are passed one by one, since references to those in a tuple are counted at every call.
     """
@@ -141,7 +141,7 @@ def _dot(
 
 @part
 def _lanes(row: Open, y: Rows, j: int, sums: Float64) -> float:
-    """Inner product, added up as for dense rows."""
+    """Inner product of an open row and row ``j``, added up in the order of dense rows."""
     sums[:] = 0
     for p in range(Index(y[0][j]), Index(y[0][j + 1])):
         column = Index(y[1][p])
@@ -186,7 +186,7 @@ def refine(
     heap: Float64,
     names: Int64,
 ) -> None:
-    """Measure the candidates of shortlists: see ``refine_rows`` of the contract in ``lists.py``."""
+    """Measure the candidates of shortlists and merge them into lists: see ``refine_rows`` in ``lists.py``."""
     for i in range(len(keys)):
         count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
         opened = count > 0
@@ -221,7 +221,7 @@ def exhaust(
     row: Open,
     sums: Float64,
 ) -> None:
-    """Measure the pairs that float64 does not rule out: see ``exhaust_rows``.
+    """Measure the pairs that products in float64 do not rule out, and merge them into lists.
 
     Products are those of ``rows`` of ``x`` with the rows of ``y`` from ``start_j`` on; ``first`` is the id of
     the first of ``y``, and ``same`` is True if ``y`` is ``x``.

@@ -19,12 +19,12 @@ Int64 = npt.NDArray[np.int64]
 Index = np.uint64
 
 STACK = 64
-"""Most nodes that wait: one for each level, and one more."""
+"""Most nodes on the stack of a search: one for each level, and one more."""
 
 
 @part
 def key_of(total: float, metric: int) -> float:
-    """Key of a sum: its root for the Euclidean metric, else the sum itself."""
+    """Distance from a sum over coordinates: its root for the Euclidean metric, else the sum itself."""
     return np.sqrt(total) if metric == EUCLIDEAN else total
 
 
@@ -32,7 +32,7 @@ def key_of(total: float, metric: int) -> float:
 def measure_leaf(
     points: Float64, leaf: int, queries: Float64, i: int, metric: int, period: Any, sums: Float64
 ) -> None:
-    """Write the sums of a query to all points of a leaf."""
+    """Write the sums over coordinates (see ``key_of``) of query ``i`` with all points of a leaf."""
     sums[:] = 0
     for t in range(points.shape[1]):
         q = queries[i, t]
@@ -59,7 +59,7 @@ def measure_leaf(
 
 @part
 def from_box(boxes: Float64, node: int, queries: Float64, i: int, metric: int, period: Any) -> float:
-    """The sum of the gaps between a point and a box: no point in the box has a smaller one."""
+    """Lower bound of the sums of query ``i`` with the points of a box: the sum of the gaps between both."""
     total = 0.0
     for t in range(boxes.shape[2]):
         q, low, high = queries[i, t], boxes[node, 0, t], boxes[node, 1, t]
@@ -75,7 +75,7 @@ def from_box(boxes: Float64, node: int, queries: Float64, i: int, metric: int, p
 
 @part
 def out_of_box(boxes: Float64, node: int, queries: Float64, i: int, metric: int) -> float:
-    """The sum to the corner of a box that is farthest: no point in the box has a larger one."""
+    """Upper bound of the sums of query ``i`` with the points of a box: the sum to its farthest corner."""
     total = 0.0
     for t in range(boxes.shape[2]):
         gap = max(abs(boxes[node, 0, t] - queries[i, t]), abs(boxes[node, 1, t] - queries[i, t]))

@@ -1,4 +1,4 @@
-"""Nearest neighbors from tiles. See ``kernels/neighbors/lists.py``.
+"""Nearest neighbors from tiles of products. See ``kernels/neighbors/lists.py``.
 
 Runs of columns are tested as vectors against the farthest of the lists; only where one passes is there a loop
 over pairs. The test is never too strict, and the loop repeats it: a limit out of date costs only time.
@@ -32,7 +32,7 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 RUN = LANES_OF_MASK
-"""Columns that are tested at a time."""
+"""Columns (rows of the other side) that are tested at a time."""
 
 Index = np.uint64
 """Index type of loops that are to be vectorized: a signed index is checked each time for being negative, and
@@ -56,7 +56,7 @@ def scan_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """See the contract; scratch two numbers a column."""
+    """See the contract; scratch two numbers a column. Inserts the pairs of a tile into shortlists."""
     inputs = (wide(products), plain(near_i), plain(near_j))
     lists = (bounds_i, places_i, bounds_j, places_j)
     # Loops that allocate arrays take long to compile.
@@ -77,7 +77,10 @@ def refine_rows(
     keys: Float64,
     ids: Int64,
 ) -> npt.NDArray[np.bool_]:
-    """See the contract; scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are."""
+    """See the contract. Measures the candidates of shortlists, and merges them into lists.
+
+    Scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are.
+    """
     certain = np.empty(len(x), np.bool_)
     # Bounds are compared in float64 in any case: converted here, one loop serves both types.
     bounds = bounds.astype(np.float64, copy=False)
@@ -91,7 +94,7 @@ def refine_rows(
 def _pair_inputs(
     x: Array, y: Array, scale_x: Float64, scale_y: Float64, metric: int, first: int
 ) -> tuple[Any, ...]:
-    """Arguments of a loop that measures pairs of rows."""
+    """Arguments of a loop that measures pairs of rows, with arrays in the layout that it is compiled for."""
     rows, scales = (wide(x), wide(y)), (plain(scale_x), plain(scale_y))
     return *rows, *scales, int(metric), inner_product(metric), int(first)
 
@@ -111,7 +114,7 @@ def exhaust_rows(
     keys: Float64,
     ids: Int64,
 ) -> None:
-    """See the contract; scratch 8 d bytes."""
+    """See the contract; scratch 8 d bytes. Measures the pairs that bounds do not rule out, into lists."""
     limits = (wide(products), plain(near_i), plain(near_j))
     inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
     scratch = np.empty(x.shape[1]), np.empty(LANES)
@@ -131,7 +134,7 @@ def measure_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """See the contract; scratch 8 (p + 64 d) bytes."""
+    """See the contract; scratch 8 (p + 64 d) bytes. Measures all pairs of a tile, into lists."""
     inputs = (wide(x), wide(y), int(metric))
     rows, columns = (np.empty(RUN), np.empty(RUN, np.int64), np.empty(len(x))), np.empty((x.shape[1], RUN))
     where = int(first_i), int(first_j), int(diagonal)
@@ -151,7 +154,10 @@ def compare_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """See the contract; what numba cannot compile is called from Python, with a warning."""
+    """See the contract. Evaluates a caller's metric for all pairs of a tile, into lists.
+
+    A function that numba cannot compile is called from Python, with a warning.
+    """
     loop = _compile_metric(function) if isinstance(function, _COMPILABLE) else None
     if loop is None:
         lists = {"keys_i": keys_i, "ids_i": ids_i, "keys_j": keys_j, "ids_j": ids_j}
@@ -174,17 +180,17 @@ def compare_pairs(
 
 
 def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Merges other lists of the same rows into lists."""
     _run(_merge, (), (keys, ids), plain(other_keys), plain(other_ids))
 
 
 def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Merges other lists into those of ``rows``."""
     _run(_merge_rows, (plain(rows),), (keys, ids), plain(other_keys), plain(other_ids))
 
 
 def sort_lists(keys: Float64, ids: Int64) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Sorts each list, nearest first."""
     _run(_sort, (), (keys, ids))
 
 
@@ -199,7 +205,7 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
 
 @part
 def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> Any:
-    """Bits of the columns ``a:b``, at most ``RUN``, whose bound is below the limit of either list."""
+    """Mask of columns ``a:b``, at most ``RUN``: bits of those with bounds below the limit of either list."""
     if len(near_j) >= RUN:
         # The last columns are compared with some before them, whose bits are dropped.
         start = min(a, len(near_j) - RUN)
@@ -261,7 +267,9 @@ def _scan(
 
 @part
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
-    """Write the candidates of a shortlist within a limit as a heap by smallest bound: bounds are negated.
+    """Write the candidates of a shortlist with bounds up to ``limit`` as a heap, smallest bound on top.
+
+    Bounds are negated, since heaps have the largest value on top.
 
     Returns their number.
     """
@@ -276,7 +284,7 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
 
 @part
 def _empty(ids: Int64) -> int:
-    """Number of slots of a list that is empty; else 0, since the next pair may be in it already."""
+    """Number of slots of a list if all are empty, else 0: the next pair may then be in it already."""
     others = 0
     for t in range(len(ids)):
         others += ids[t] != EMPTY

@@ -43,7 +43,7 @@ Index = np.uint64
 """Index type of loops that are to be vectorized: see ``lists.py``."""
 
 WORTH_LIMITS = 4 * GROUPS
-"""Rows and columns of a tile from which on limits are worth their time."""
+"""Rows and columns of a tile from which on ``limit_pairs`` is worth its time."""
 
 WORTH_BALLS = 4 * TILE
 """Rows of both sides from which on a ball around a tile saves more time than it takes."""
@@ -52,11 +52,11 @@ STRIP = 224
 """Rows of a tile on the diagonal that are multiplied together, with all rows from the first of them on."""
 
 UNCERTAIN = 0.05
-"""Share of uncertain rows above which products should be in float64."""
+"""Share of uncertain rows (whose shortlist was too short) above which products should be in float64."""
 
 
 def square_norms(x: Array, *, out: Float64) -> None:
-    """See the contract; no scratch."""
+    """See the contract; no scratch. Squared norms of rows."""
     _square(wide(x), int(x.shape[1]), out)
 
 
@@ -85,7 +85,7 @@ class Side:
     places: npt.NDArray[np.int32]
 
     balls: dict[int, tuple[Float64, float]] = field(default_factory=dict)
-    """Center and radius of a ball around some rows, by the first of them."""
+    """Center and radius of a ball around some rows, keyed by the first of them."""
 
     def ball(self, some: slice) -> tuple[Float64, float]:
         """Center and radius of a ball that contains some rows, as they were before they were rounded."""
@@ -103,7 +103,7 @@ class Side:
         return self.balls[some.start]
 
     def unlimited(self, some: slice) -> Array:
-        """Bounds of the shortlists of some rows if these are empty and unlimited; else bounds of -inf."""
+        """Bounds of the shortlists of rows if all are empty and any is unlimited; else bounds of -inf."""
         bounds = self.bounds[some]
         is_known = bool(np.isfinite(bounds[:, 0]).all() or (self.places[some] >= 0).any())
         return bounds if not is_known else np.full((len(bounds), 1), -np.inf, bounds.dtype)
@@ -121,7 +121,10 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; scratch a tile of products, and two shortlists a row."""
+    """See the contract. Inserts all pairs of two blocks into neighbor lists.
+
+    Scratch a tile of products, and two shortlists a row.
+    """
     dtype = np.dtype(np.float64 if precise else np.float32)
     task = _Meeting(metric, shift, room, lists_i.keys.shape[1])
     one = task.side("left", x, lists_i, dtype)
@@ -138,7 +141,7 @@ def meet_rows(
 def limit_pairs(
     products: Array, near_i: Array, near_j: Array, *, bounds_i: Array, bounds_j: Array, diagonal: int
 ) -> None:
-    """See the contract; scratch ``GROUPS`` numbers a column."""
+    """See the contract; scratch ``GROUPS`` numbers a column. Lowers the limits of empty shortlists."""
     dtype, (p, q) = products.dtype, products.shape
     # Lists that accept nothing need no limit.
     lengths = [each.shape[1] if each[0, 0] > -np.inf else q + GROUPS for each in (bounds_i, bounds_j)]
@@ -190,7 +193,10 @@ def _limit(
 
 @part
 def _limit_of(values: Array, count: int) -> Any:
-    """Limit that at least ``count`` of ``GROUPS`` values do not exceed: see ``limit_of``."""
+    """Limit that at least ``count`` of ``GROUPS`` values do not exceed, inf if so many are not finite.
+
+    See ``limit_of``.
+    """
     infinity, middle = values.dtype.type(np.inf), values.dtype.type(0.5)
     low, high, known = infinity, -infinity, 0
     for t in range(Index(GROUPS)):
@@ -220,7 +226,7 @@ class _Meeting:
     k: int
 
     def side(self, name: str, rows: Rows, lists: Lists | None, dtype: np.dtype[Any]) -> Side:
-        """Side whose empty shortlists accept only bounds that may still enter its lists."""
+        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists."""
         count, most = len(rows), shortlist_length(self.k)
         row_terms = near(rows.norms, rows.raw.shape[1], self.metric, dtype)
         if lists is None:  # rows without lists accept nothing
@@ -289,7 +295,10 @@ class _Meeting:
         return doubles(x, self.metric, self.shift), doubles(y, self.metric, self.shift)
 
     def settle(self, side: Side, others: Rows, uncertain: Int64, *, same: bool) -> int:
-        """Measure the shortlists of a side, then compare uncertain rows again; returns their number."""
+        """Measure the shortlists of a side, then compare uncertain rows with all others.
+
+        Returns the number of uncertain rows.
+        """
         rows = side.rows
         certain = refine_rows(
             rows.raw,
@@ -310,7 +319,7 @@ class _Meeting:
         return len(uncertain_rows)
 
     def _exhaust(self, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
-        """Measure every pair of some rows with a block that float64 does not rule out."""
+        """Measure the pairs of some rows with a block, but for those that products in float64 rule out."""
         every, double, columns = side.rows, np.dtype(np.float64), side.rows.raw.shape[1]
         x = Rows(every.first, every.raw[rows], None, every.norms[rows], every.scale[rows])
         keys, ids = side.keys[rows], side.ids[rows]

@@ -31,7 +31,10 @@ def rank_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> None:
-    """See the contract; scratch a tile of products, and both sides of it in float64 where it is precise."""
+    """See the contract. Counts the rows of ``y`` that come before each threshold.
+
+    Scratch a tile of products, and both sides of it in float64 if ``precise``.
+    """
     dtype = np.dtype(np.float64 if precise else np.float32)
 
     def factor(rows: Rows) -> Array:

@@ -45,7 +45,7 @@ def count_nearer(
     ids: Int64,
     counts: Int64,
 ) -> int:
-    """See the contract; scratch 8 d + 16 p k bytes."""
+    """See the contract; scratch 8 d + 16 p k bytes. Counts rows of a tile that come before thresholds."""
     low, high = limits(np.asarray(keys), metric, products.dtype)
     near, far = (plain(near[0]), plain(near[1])), (plain(far[0]), plain(far[1]))
     rows, scale = (plain(x), plain(y)), (plain(scale_x), plain(scale_y))
@@ -61,7 +61,7 @@ def count_nearer(
 def count_every_pair(
     x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
 ) -> None:
-    """See the contract; scratch 512 d + 16 p k bytes."""
+    """See the contract; scratch 512 d + 16 p k bytes. Counts rows before thresholds, every pair measured."""
     keys = np.asarray(keys)
     low, high = keys, keys
     if metric == EUCLIDEAN:
@@ -86,7 +86,7 @@ def measure_keys(
     rows: Int64,
     others: Int64,
 ) -> Float64:
-    """See the contract; scratch 8 d bytes."""
+    """See the contract; scratch 8 d bytes. Keys of some pairs."""
     pair_keys = np.empty(len(rows))
     pairs = (plain(rows), plain(others), pair_keys)
     if by_lanes:

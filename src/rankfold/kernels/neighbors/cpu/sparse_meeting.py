@@ -30,11 +30,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_TERMS = 2**17
-"""Numbers of a row beyond which float32 may lose all digits of a product."""
+"""Stored entries of a row beyond which float32 may lose all digits of a product."""
 
 
 class _Parted(NamedTuple):
-    """Some rows prepared for products: common columns as a block, and the rest, by rows or by columns."""
+    """Rows prepared for products: a dense block of common columns, and the other columns as CSR or CSC."""
 
     block: Array
     pointers: Int64
@@ -65,7 +65,7 @@ def meet_sparse_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; lists are contiguous arrays."""
+    """See the contract; lists are contiguous arrays. Inserts all pairs of two blocks into lists."""
     terms = max(x.longest, y.longest)
     dtype = np.dtype(np.float64 if precise or terms > MOST_TERMS else np.float32)
     task = _Meeting(SparseTiles(common, room), int(metric), room, terms, lists_i.keys.shape[1])
@@ -79,7 +79,7 @@ def meet_sparse_rows(
 
 
 def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, squares: Float64) -> bool:
-    """See the contract."""
+    """See the contract. Squared norms of rows in twice the precision; True if columns increase."""
     inputs, into = (positions(indptr), plain(indices), plain(data), plain(scale)), writable(squares)
     ordered: bool = sum_squares(*inputs, into)
     write_back(into, squares)
@@ -88,7 +88,7 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
 
 @dataclass(frozen=True, slots=True)
 class SparseTiles:
-    """Products of sparse rows, tile by tile."""
+    """Products of sparse rows with sparse rows, tile by tile."""
 
     common: Int64
     """Columns that are multiplied as a dense block."""
@@ -96,14 +96,17 @@ class SparseTiles:
     room: Callable[..., Array]
 
     def places(self, columns: int) -> npt.NDArray[np.int32]:
-        """Place of each common column in the dense block, and -1 for other columns."""
+        """(columns,) position of each common column in the dense block, -1 for other columns."""
         places: npt.NDArray[np.int32] = self.room("places", (columns,), np.int32)
         places[:] = -1
         places[self.common] = np.arange(len(self.common))
         return places
 
     def part(self, name: str, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """Split rows into a block of their common columns, and the rest."""
+        """Split rows into a dense block of their common columns, and the other columns as CSR.
+
+        ``name`` tells buffers of ``room`` apart.
+        """
         numbers = int(rows.indptr[-1] - rows.indptr[0])
         into = _Parted(
             self.room(f"{name} block", (len(rows), len(self.common)), dtype),
@@ -125,7 +128,7 @@ class SparseTiles:
         return into
 
     def by_columns(self, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """Split rows as ``part`` does, with lists: the rest in the order of its columns."""
+        """Split rows into a dense block of their common columns, and the other columns as CSC."""
         parted = self.part("listed", rows, places, dtype)
         numbers = int(parted.pointers[-1])
         pointers = self.room("lists", (rows.columns + 1,), np.int64)
@@ -135,7 +138,7 @@ class SparseTiles:
         return _Parted(parted.block, pointers, members, values)
 
     def products(self, by_rows: _Parted, by_columns: _Parted, first: int = 0) -> Array:
-        """A tile of products, with the rows of ``by_columns`` from ``first`` on."""
+        """(p, q - first) products of the rows ``by_rows`` with the rows ``by_columns`` from ``first`` on."""
         a, b = by_rows.block, by_columns.block[first:]
         tile = self.room("tile", (len(a), len(b)), a.dtype)
         if len(self.common):
@@ -150,18 +153,18 @@ class SparseTiles:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """Parameters and tiles of one ``meet_sparse_rows`` call."""
+    """Parameters and products of one ``meet_sparse_rows`` call."""
 
     tiles: SparseTiles
     metric: int
     room: Callable[..., Array]
     terms: int
-    """Numbers of the longest row: the most products other than zero in a sum."""
+    """Stored entries of the longest row: the most products other than zero in a sum."""
 
     k: int
 
     def side(self, name: str, rows: SparseRows, lists: Lists | None, dtype: np.dtype[Any]) -> _Side:
-        """Side whose empty shortlists accept only bounds that may still enter its lists."""
+        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists."""
         count, most, row_terms = len(rows), shortlist_length(self.k), self._near(rows, dtype)
         if lists is None:  # rows without lists accept nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
@@ -175,7 +178,7 @@ class _Meeting:
         return _Side(rows, lists, row_terms, bounds, places)
 
     def _near(self, rows: SparseRows, dtype: np.dtype[Any]) -> Array:
-        """Term of each row in a bound, for sums that are as long as the longest row and in any order."""
+        """Term of each row in a lower bound, for sums of as many terms as the longest row, in any order."""
         roundoff = float(np.finfo(dtype).eps) / 2
         share = (self.terms + EXTRA) * roundoff + 2 * self.terms * float(np.finfo(np.float64).eps)
         return near(rows.norms, self.terms, self.metric, dtype, 1.02 * share)
@@ -204,7 +207,7 @@ class _Meeting:
                 )
 
     def _zeros(self, columns: int) -> tuple[Array, ...]:
-        """Buffers of zeros for a row with its zeros and for a flag of each column; and one for places."""
+        """Buffers of an open row: values and flags by column, all zero, and one for positions of entries."""
         row, flags = (
             self.room("row", (columns,), np.float64),
             self.room("flags", (columns,), np.bool_),
@@ -213,7 +216,10 @@ class _Meeting:
         return row, flags, self.room("matches", (self.terms + 1,), np.int64)
 
     def settle(self, side: _Side, others: SparseRows, *, same: bool) -> int:
-        """Measure the shortlists of a side, then compare uncertain rows again; returns their number."""
+        """Measure the shortlists of a side, then compare uncertain rows with all others.
+
+        Returns the number of uncertain rows.
+        """
         assert side.lists is not None  # noqa: S101 - only sides with lists are settled
         keys, ids, uncertain = side.lists
         certain, most = np.empty(len(keys), np.bool_), side.bounds.shape[1]
@@ -240,7 +246,7 @@ class _Meeting:
         return len(rows)
 
     def _exhaust(self, side: _Side, rows: Int64, others: SparseRows, *, same: bool) -> None:
-        """Measure every pair of some rows with a block that float64 does not rule out."""
+        """Measure the pairs of some rows with a block, but for those that products in float64 rule out."""
         assert side.lists is not None  # noqa: S101
         double, places = np.dtype(np.float64), self.tiles.places(others.columns)
         near_i, near_j = self._near(side.rows, double), self._near(others, double)
@@ -264,7 +270,7 @@ def _plain(rows: SparseRows) -> tuple[Array, ...]:
 
 
 def _pick(rows: SparseRows, some: Int64) -> SparseRows:
-    """Copy of some rows."""
+    """Copy of some rows, in the order of their positions ``some``."""
     lengths = np.diff(rows.indptr)[some]
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     at = np.arange(pointers[-1]) + np.repeat(rows.indptr[some] - pointers[:-1], lengths)

@@ -33,7 +33,7 @@ Index = np.uint64
 
 
 def arrange_points(tree: Tree, *, count: int, node: int, first: int, last: int, levels: int) -> None:
-    """See the contract; a stack of 64 nodes, and a leaf."""
+    """See the contract; a stack of 64 nodes, and a leaf. Splits the points of a node into halves."""
     stack, leaf = np.empty((STACK, 4), np.int64), np.empty((LEAF, tree.points.shape[1]))
     stack[0] = node, first, last, levels
     _arrange(tree.rows(), tree.ids.reshape(-1), tree.points, tree.boxes, tree.least, count, stack, leaf)
@@ -49,7 +49,7 @@ def nearest_in_tree(
     keys: Float64,
     ids: Int64,
 ) -> None:
-    """See the contract; a stack of 64 nodes."""
+    """See the contract; a stack of 64 nodes. Merges the nearest points of each query into its list."""
     inputs = _inputs(tree, queries, own, period, metric)
     _run(_nearest, inputs, (keys, ids), np.empty(STACK), *_scratch())
 
@@ -64,7 +64,7 @@ def count_within(
     radius: float,
     counts: Int64,
 ) -> None:
-    """See the contract; a stack of 64 nodes."""
+    """See the contract; a stack of 64 nodes. Counts the points within a radius of each query."""
     points = len(tree.ids) * LEAF - int(np.count_nonzero(np.isnan(tree.points[-1, 0])))
     inputs = _inputs(tree, queries, own, period, metric)
     _run(_count, inputs, (counts,), float(radius), points, *_scratch())
@@ -82,13 +82,13 @@ def list_within(
     keys: Float64,
     ids: Int64,
 ) -> None:
-    """See the contract; a stack of 64 nodes."""
+    """See the contract; a stack of 64 nodes. Lists the points within a radius of each query."""
     inputs = _inputs(tree, queries, own, period, metric)
     _run(_list, inputs, (keys, ids), float(radius), plain(starts), *_scratch())
 
 
 def _inputs(tree: Tree, queries: Float64, own: Int64, period: Float64 | None, metric: int) -> tuple[Any, ...]:
-    """First arguments of every loop; without a period, a loop without one is compiled."""
+    """First arguments of every loop of a search; if ``period`` is None, a loop without one is compiled."""
     arrays = (plain(tree.points), plain(tree.ids), plain(tree.boxes), plain(tree.least))
     return *arrays, wide(queries), plain(own), None if period is None else plain(period), int(metric)
 

@@ -37,13 +37,13 @@ PAD = 4
 """Constants as in meeting.cu."""
 
 WARPS = 4
-"""Warps of a block that measures, each with a row."""
+"""Warps of a block of threads that measures pairs, each with a row of its own."""
 
 FIRST_ROWS = 64
 """Fewest rows that rows of empty lists are compared with at first."""
 
 FULL = 1024
-"""Blocks that keep a device busy."""
+"""Blocks of threads that keep a device busy."""
 
 
 def meet_rows(
@@ -58,7 +58,9 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; operands are rounded to 11 bits, unless ``precise``. Scratch ``meeting_bytes``.
+    """See the contract. Inserts all pairs of two blocks into lists; scratch ``meeting_bytes``.
+
+    Operands of products are rounded to 11 bits, unless ``precise``.
 
     Notes
     -----
@@ -78,7 +80,7 @@ def meet_rows(
 
 
 def _any_empty(*keys: Array) -> bool:
-    """True if some list still has an empty place: the only number that the host reads here."""
+    """True if some list is not yet full: the only value that the host reads from the device here."""
     empty = sum(cupy.isinf(each[:, 0]).any().astype(np.int64) for each in keys)
     return bool(empty)
 
@@ -106,14 +108,14 @@ def _meet_at_once(one: Side, two: Side, *, both: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Candidates of each row: their number, and the places of the first ``NOTED``."""
+    """Candidates of each row: their number (rows,), and positions of the first of them (rows, NOTED)."""
 
     counts: Array
     places: Array
 
     @classmethod
     def of(cls, rows: int) -> Notes:
-        """Empty notes for that many rows."""
+        """Notes of no candidates, for ``rows`` rows."""
         return cls(cupy.zeros(rows, np.int32), cupy.empty((rows, NOTED), np.int32))
 
 
@@ -140,7 +142,7 @@ class Side:
         self.near = near(rows.norms, self.columns, metric, self.dtype, self.share())
 
     def share(self) -> float | None:
-        """Error bound of products as a share of norms; None for the bound of the host."""
+        """Error bound of products as a share of norms; None for ``bounds.slack``, the bound of the host."""
         columns = self.columns
         return float((2.0**-10 + 2.0**-21 + (columns + 24) * 2.0**-22 + 2 * columns * 2.0**-52) * 1.01)
 
@@ -151,7 +153,7 @@ class Side:
         return cupy.nextafter(halves, self.dtype.type(np.inf))
 
     def rounded(self) -> Array:
-        """Operands of products: (rows, columns), with zeros up to whole pieces."""
+        """Operands of products: rows rounded to 11 bits, with columns of zeros up to whole pieces."""
         if self._rounded is None:
             rows, wide = len(self.rows), blocks_of(self.columns, PIECE) * PIECE
             self._rounded = cupy.empty((rows, wide), np.float32)
@@ -167,9 +169,9 @@ class Side:
         return self._rounded
 
     def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-        """Note candidates of rows among rows ``start:stop`` of ``two``.
+        """Write candidates of these rows among rows ``start:stop`` of ``two`` into ``notes``.
 
-        With ``others``, also note candidates of the latter there.
+        If ``others`` is given, candidates of rows of ``two`` are written there.
         """
         x, y = self.rounded(), two.rounded()[start:stop]
         wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
@@ -193,12 +195,15 @@ class Side:
         )
 
     def take(self, others: Side, start: int, stop: int, notes: Notes) -> None:
-        """Measure noted candidates; rows with more of them than there is room for are measured in full."""
+        """Measure noted candidates; rows with more than notes have room for are compared with all others."""
         self._launch("refine", others, (), (notes.counts, notes.places))
         self.measure(others, start, stop, notes)
 
     def measure(self, others: Side, start: int, stop: int, notes: Notes | None) -> None:
-        """Measure every pair with others ``start:stop``, for all rows or, with notes, those without room."""
+        """Measure every pair with others ``start:stop``, for all rows.
+
+        With ``notes``, only for rows whose candidates did not fit there.
+        """
         counts = np.uint64(0) if notes is None else notes.counts
         self._launch("exhaust", others, (np.int64(start), np.int64(stop)), (counts,))
         if notes is not None:
@@ -238,7 +243,7 @@ class PreciseSide(Side):
         return self._rounded
 
     def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-        """Note candidates as ``Side`` does, by products of some rows at a time."""
+        """Write candidates as ``Side`` does, from products in float64 of some rows at a time."""
         x, y, limit = self.rounded(), two.rounded()[start:stop], self.limit
         two_limit = two.limit[start:stop] if others else limit
         step = products_at_once(len(x), stop - start, self.dtype.itemsize)
@@ -260,7 +265,7 @@ class PreciseSide(Side):
 
 
 def _beside(others: Notes | None) -> tuple[Any, Any]:
-    """Counts and places of the notes of others, or null pointers if there are none."""
+    """Arrays of ``others`` as arguments of a launch; null pointers if None."""
     return (np.uint64(0), np.uint64(0)) if others is None else (others.counts, others.places)
 
 

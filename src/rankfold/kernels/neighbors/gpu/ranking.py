@@ -17,7 +17,7 @@ from rankfold.kernels.neighbors.ranks import limits
 Array = Any
 
 WARPS = 4
-"""Warps of a block, each with a row."""
+"""Warps of a block of threads, each with a row of its own."""
 
 MOST = 1024
 """Most thresholds of a row that are counted in one launch; more of them take several."""
@@ -35,7 +35,7 @@ def rank_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> None:
-    """See the contract; scratch ``ranking_bytes``."""
+    """See the contract; scratch ``ranking_bytes``. Counts the rows of ``y`` that come before thresholds."""
     dtype = np.dtype(np.float64 if precise else np.float32)
     keys, ids, own = (*map(rows_whole, thresholds[:2]), cupy.ascontiguousarray(thresholds.own))
     low, high = limits(keys, metric, dtype)
@@ -62,7 +62,7 @@ def _count(
     own: Array,
     arrays: tuple[Array, ...],
 ) -> Array:
-    """Count for a tile; returns the number of pairs that were measured."""
+    """Count the pairs of a tile of products; returns the number of pairs that were measured."""
     rows, k = arrays[0].shape
     raw = rows_whole(x.raw), rows_whole(y.raw)
     open_pairs = cupy.zeros(rows, np.int32)

@@ -115,7 +115,7 @@ def _split(
 
 
 def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, simplex: bool) -> None:
-    """See the contract; scratch five tiles. Improves rows by ADMM; projects onto simplices without sorting."""
+    """See the contract; scratch five tiles. Improves rows by ADMM, with projections that do not sort."""
     penalty, inverse = penalty_and_inverse(gram, w.dtype)
     if not penalty > 0:
         sweeps = 1

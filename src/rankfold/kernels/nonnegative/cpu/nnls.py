@@ -109,7 +109,7 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
 
 @part
 def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
-    """Write ``x``: right sides of free coordinates, less what those at the upper bound add; bounds of others."""
+    """Write ``x``: right sides of free coordinates, less the part of those at bounds; and these bounds."""
     k = b.shape[0]
     for i in range(k):
         x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0

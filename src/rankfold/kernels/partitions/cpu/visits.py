@@ -15,7 +15,7 @@ Int32 = npt.NDArray[np.int32]
 
 
 def choose_visits(ids: Int64, partitions: Int32, own: int, *, out: Int32) -> None:
-    """See the contract; scratch 8 k s bytes. Writes the other partitions that hold most neighbors of each row."""
+    """See the contract; scratch 8 k s bytes. Finds the other partitions that hold most neighbors of a row."""
     most = ids.shape[1] * partitions.shape[1]
     _choose(plain(ids), plain(partitions), int(own), out, np.empty(most, np.int32), np.empty(most, np.int32))
 

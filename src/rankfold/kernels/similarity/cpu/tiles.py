@@ -141,8 +141,10 @@ def _compiled(function: Any) -> Any:
 
 
 def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
-    """See the contract. Similarities of all pairs of two tiles; a function that numba cannot compile is called
-    from Python."""
+    """See the contract. Similarities of all pairs of two tiles of rows.
+
+    A function that numba cannot compile is called from Python.
+    """
     kind, k = similarity.kind, np.ascontiguousarray(out)
     powers = np.empty(k.shape[1])
     room = powers, powers.view(np.int64)

@@ -21,9 +21,9 @@ Float64 = npt.NDArray[np.float64]
 FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
 """Candidate shares of rows from which on columns are made dense; all columns, and none, are choices too."""
 BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
-"""Nanoseconds of a product in BLAS, of an entry of a dense column, of a product of a nonzero with such an entry,
-of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core, used only
-for the choice."""
+"""Nanoseconds of a product in BLAS, of an entry of a dense column, of a product of a nonzero with such an
+entry, of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core,
+used only for the choice."""
 DENSE_NUMBERS, LEAST_ROWS = 2**22, 512
 """Most entries of dense columns at a time, few enough for scratch; least rows at a time, enough for BLAS."""
 SLAB = SLAB_BYTES // 8
@@ -62,7 +62,7 @@ def _split(
     rest_indices: Array,
     rest: Float64,
 ) -> bool:
-    """Split nonzeros: into ``dense`` if ``places`` has a column of it for theirs, else into the ``rest`` (CSR).
+    """Split nonzeros: into a column of ``dense`` if ``places`` has one for theirs, else into a rest (CSR).
 
     Returns True if columns do not decrease within the rows of the rest.
     """
@@ -170,7 +170,7 @@ def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
 
 
 def _seconds(rows: int, dense: int, nonzeros: int, pairs: int) -> float:
-    """Estimated seconds for ``dense`` columns by BLAS, and for the nonzeros, and pairs of them, of the others."""
+    """Estimated seconds of ``dense`` columns by BLAS, and of the nonzeros of the others and their pairs."""
     blas_ns = rows * dense * (BLAS_NS * (dense + 1) / 2 + FILL_NS)
     return 1e-9 * (blas_ns + nonzeros * (GATHER_NS * dense + SPLIT_NS * (nonzeros > 0)) + PAIR_NS * pairs)
 

@@ -78,7 +78,7 @@ def part_columns(
     columns: Array,
     values: Array,
 ) -> None:
-    """See the contract. Splits sparse rows into a dense block and CSR; the last three arrays are contiguous."""
+    """See the contract; the last three arrays are contiguous. Splits a dense block from sparse rows."""
     check_rest(indptr, indices, data, columns=columns, values=values)
     block[...] = 0
     into = writable(block)

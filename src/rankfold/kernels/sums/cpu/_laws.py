@@ -79,7 +79,7 @@ def exp(x: float) -> float:
 
 @part
 def compact(law: int, s: float, scale: float, shift: float) -> float:
-    """Value of a law that does not have derivatives everywhere."""
+    """Value, at a squared distance ``s``, of a law that does not have derivatives everywhere."""
     d = math.sqrt(s)
     if law == EXPONENTIAL:
         return exp(shift - d * scale)

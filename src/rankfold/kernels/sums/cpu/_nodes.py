@@ -18,7 +18,7 @@ Float64 = npt.NDArray[np.float64]
 
 @part
 def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: float, order: int) -> None:
-    """Add one node to the sums of a group, by its moments."""
+    """Add a far node to the sums of a group of targets; ``row`` has the moments of the node."""
     _law(group, row, law, scale)
     step = 0.0 if law == GAUSSIAN else 1.0
     start = 1.0 if law == GAUSSIAN else exponent
@@ -30,7 +30,7 @@ def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: flo
 
 @part
 def _law(group: Float64, row: Float64, law: int, scale: float) -> None:
-    """Write the law at each target, and the factor from one derivative to the next."""
+    """Write the value of a law at each target, and the factor u from one derivative to the next."""
     x, y, z = row[0], row[1], row[2]
     if law == GAUSSIAN:
         for i in range(GROUP):

@@ -1,7 +1,8 @@
 """Add sources to the sums of a group of targets, with compensated summation of blocks.
 
-A group is one array, so that loops over its targets are vectors: rows of ``GROUP`` numbers at fixed places.
-Sums since the last ``settle`` are a block; settled sums have rows of their own for their rounding errors.
+A group is one array, so that loops over its targets are vectors: 21 rows of ``GROUP`` entries, one for each
+target, which begin at the offsets below. Sums since the last ``settle`` are a block; settled sums have rows
+of their own for their rounding errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from rankfold.kernels.sums.pairs import GROUP
 
 Float64 = npt.NDArray[np.float64]
 
-# Rows of a group: coordinates, the shift, a block of five sums, these settled, and their errors.
+# Rows of a group: coordinates, the shift, a block of five sums (the law, three forces, weights of sources at
+# the target itself), these settled, and their errors; last the value and the slope of a law.
 Y = GROUP
 Z = 2 * GROUP
 SHIFT = 3 * GROUP
@@ -42,7 +44,7 @@ BLOCK = 64
 def add_source(
     group: Float64, x: float, y: float, z: float, w: float, law: int, scale: float, magnitudes: bool
 ) -> None:
-    """Add one source to the sums of a group."""
+    """Add a source at (x, y, z) with weight ``w`` to the sums of a group of targets."""
     if magnitudes:
         _add_magnitude(group, x, y, z, abs(w), law, scale)
     elif law == INVERSE:
@@ -111,7 +113,7 @@ def _add_magnitude(group: Float64, x: float, y: float, z: float, w: float, law: 
 
 @part
 def law_at(law: int, s: float, scale: float, shift: float) -> tuple[float, float]:
-    """The law, and -2 times its derivative by s, which is 0 for laws without derivatives."""
+    """Value of a law at a squared distance s, and -2 times its derivative by s (0 for laws without)."""
     if law == GAUSSIAN:
         f = exp(shift - s * scale)
         return f, 2.0 * f * scale
@@ -128,7 +130,10 @@ def law_at(law: int, s: float, scale: float, shift: float) -> tuple[float, float
 
 @part
 def settle(group: Float64, rows: int) -> None:
-    """Add a block to the settled sums, and zero it: [Neumaier]'s sum, with selects in place of branches."""
+    """Add the first ``rows`` sums of a block to the settled sums, and zero them.
+
+    [Neumaier]'s sum, with selects in place of branches.
+    """
     for t in range(rows * GROUP):
         value, total = group[SUM + t], group[SETTLED + t]
         sum_ = total + value

@@ -33,7 +33,7 @@ TRIPLE_LIST = np.array(TRIPLES)
 
 
 def node_moments(tree: SumTree, weights: Float64, *, moments: Float64) -> None:
-    """See the contract."""
+    """See the contract. Moments of the sources of each node of a tree."""
     result = np.ascontiguousarray(moments)
     _moments(plain(tree.points), plain(tree.nodes), plain(tree.boxes), plain(weights), result)
     if result is not moments:
@@ -77,7 +77,7 @@ def _of_leaf(
 
 @part
 def _add_powers(row: Float64, w: float, x: float, y: float, z: float) -> None:
-    """Add the moments of one point."""
+    """Add the moments of a point of weight ``w`` at (x, y, z) from the center."""
     row[FIRST] += w * x
     row[FIRST + 1] += w * y
     row[FIRST + 2] += w * z
@@ -115,7 +115,7 @@ def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float6
 
 @part
 def _measure(boxes: Float64, node: int, row: Float64) -> None:
-    """Clip a center to its box, so that the center of equal points is one of them; write the radius."""
+    """Clip a center to the box of its node, so that the center of equal points is one; write the radius."""
     for c in range(boxes.shape[2]):
         low, high = boxes[node, 0, c], boxes[node, 1, c]
         row[c] = min(max(row[c], low), high)
@@ -125,7 +125,7 @@ def _measure(boxes: Float64, node: int, row: Float64) -> None:
 
 @part
 def _shift(half: Float64, row: Float64) -> None:
-    """Add the moments of a half, shifted to the center of ``row``: of (t + y) with t between the centers."""
+    """Add the moments of a half, shifted to the center of ``row``; t, u, v are differences of the centers."""
     for p in range(10):
         a, b, c = TRIPLE_LIST[p, 0], TRIPLE_LIST[p, 1], TRIPLE_LIST[p, 2]
         t, u, v = half[a] - row[a], half[b] - row[b], half[c] - row[c]

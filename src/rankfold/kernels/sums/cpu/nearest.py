@@ -14,7 +14,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def nearest_sources(tree: SumTree, targets: Float64, own: Int64, *, squares: Float64, places: Int64) -> None:
-    """See the contract."""
+    """See the contract. Squared distance and position of the nearest source of each target."""
     inputs = [plain(a) for a in (tree.points, tree.nodes, tree.boxes, targets, own)]
     results = [np.ascontiguousarray(a) for a in (squares, places)]
     _search(*inputs, *results)

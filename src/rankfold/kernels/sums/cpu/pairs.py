@@ -49,7 +49,7 @@ def sum_pairs(
     magnitudes: bool = False,
     out: Float64,
 ) -> None:
-    """See the contract."""
+    """See the contract. Sum of a law over all sources at each target, and forces."""
     inputs = plain(x), plain(weights), plain(targets), plain(own), plain(shifts)
     result, d = np.ascontiguousarray(out), x.shape[1]
     how: list[Any] = [int(law), float(scale), at_zero(law, scale), bool(magnitudes)]
@@ -65,7 +65,7 @@ def sum_pairs(
 
 @part
 def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: int) -> None:
-    """Load the targets of a group; if there are fewer, the last is repeated."""
+    """Load targets ``first:last`` and their shifts into a group; if there are fewer, the last is repeated."""
     for i in range(GROUP):
         t = min(first + i, last - 1)
         for c in range(FEW):

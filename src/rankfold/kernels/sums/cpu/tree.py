@@ -19,7 +19,7 @@ DEPTH = 4096
 
 
 def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> int:
-    """See the contract; a stack of a few thousand nodes."""
+    """See the contract; a stack of a few thousand nodes. Arranges points in a tree, and writes its nodes."""
     arrays = points, ids, nodes, boxes
     copies: Any = [np.ascontiguousarray(a) for a in arrays]
     stack = np.empty((2 * DEPTH * points.shape[1], 3), np.int64)
@@ -75,7 +75,7 @@ def _bound(points: Float64, first: int, last: int, box: Float64) -> int:
 
 @part
 def _halve(points: Float64, ids: Int64, first: int, last: int, axis: int, box: Float64, room: int) -> int:
-    """Move points to either side of the middle, or of the median; returns where the second half begins."""
+    """Move points to either side of the middle of an axis, or of the median; returns where they are cut."""
     low, high = box[0, axis], box[1, axis]
     middle = low + 0.5 * (high - low)
     if middle >= high:
@@ -101,7 +101,7 @@ def _halve(points: Float64, ids: Int64, first: int, last: int, axis: int, box: F
 
 @part
 def _write_skips(nodes: Int64, count: int) -> None:
-    """Write the node after those below each, from the last on: past halves, whose own are known then."""
+    """Write ``SKIP`` of each node, the first node after those below it; from the last node on."""
     for node in range(count - 1, -1, -1):
         after = node + 1
         while after < count and nodes[after, START] < nodes[node, STOP]:

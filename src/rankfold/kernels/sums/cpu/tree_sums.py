@@ -39,7 +39,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, out: Float64) -> None:
-    """See the contract; a group, and runs of targets of it."""
+    """See the contract; scratch a group, and runs of its targets. Sums over a tree at each target."""
     results: list[Any] = [np.ascontiguousarray(a) for a in (counts, out)]
     exponent, columns = EXPONENTS.get(Law(way.law), 0.0), groups.targets.shape[1]
     how = int(way.law), float(way.scale), float(exponent), float(way.opening), int(way.order)
@@ -81,7 +81,7 @@ def _sum(tree: Any, groups: Any, how: Any, more: Any, scratch: Any, counts: Int6
 def _is_better_halved(
     tree: Any, groups: Any, how: Any, limit: float, first: int, last: int, box: Float64
 ) -> bool:
-    """True if targets one by one would cost less than together, judged by the one in the middle."""
+    """True if targets ``first:last`` would cost less one by one than together, judged by the middle one."""
     if last - first < 2:
         return False
     whole = _cost(tree, how, box, _surround(groups, first, last, box) + limit)
@@ -94,7 +94,10 @@ def _is_better_halved(
 
 @part
 def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tuple[int, int]:
-    """Sum for a group; returns the numbers of sources and of nodes that were added."""
+    """Add all sources of a tree to the sums of a group.
+
+    Returns the number of sources that were added one by one, and of nodes that were added by their moments.
+    """
     points, nodes, boxes, weights, moments = tree
     law, scale, exponent, opening, order = how
     near, far, met, node = 0, 0, 0, 0
@@ -123,7 +126,7 @@ def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tu
 
 @part
 def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
-    """Cost of a group: sources it would add, and nodes times ``NODE_COST``."""
+    """Cost of the sums of a group: the sources it would add, plus its far nodes times ``NODE_COST``."""
     _, nodes, boxes, _, moments = tree
     law, scale, _, opening, _ = how
     cost, node = 0, 0
@@ -144,7 +147,7 @@ def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
 
 @part
 def _surround(groups: Any, first: int, last: int, box: Float64) -> float:
-    """Write the box of a group; returns the least of the floors of its targets."""
+    """Write the bounding box of targets ``first:last``; returns the least of their ``Groups.floors``."""
     targets, floors = groups[0], groups[3]
     for c in range(targets.shape[1]):
         box[0, c] = box[1, c] = targets[first, c]
