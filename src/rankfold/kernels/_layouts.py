@@ -54,7 +54,7 @@ def write_back(into: Array, a: Array) -> None:
 
 
 def _whole(a: Array) -> Array:
-    """The wider matrix that contains this one, or the matrix itself."""
+    """The wider matrix that ``a`` is the first columns of, or ``a`` itself."""
     width, rest = divmod(a.strides[0], a.itemsize)
     if not a.flags.c_contiguous and a.strides[1] == a.itemsize and width >= a.shape[1] and not rest:
         # The last row may seem to end beyond the memory: nothing reads or writes what is between rows.

@@ -12,7 +12,7 @@ from rankfold.kernels.neighbors.lists import Metric
 
 
 class SetMetric(enum.IntEnum):
-    """Distance of two sets among ``bits`` columns, used as a key; no number conflicts with ``Metric``."""
+    """Distance of two sets among ``bits`` columns, used as a key; values are none of those of ``Metric``."""
 
     HAMMING = int(Metric.HAMMING)
     """Share of all columns that are members of exactly one of the two sets."""

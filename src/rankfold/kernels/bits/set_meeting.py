@@ -69,5 +69,8 @@ def meet_sets(
 
 
 def scratch_bytes(numbers: int, longest: int, columns: int, rows: int) -> int:
-    """Most scratch bytes of ``meet_sets``; parameters as for ``scratch_bytes`` of ``sparse_meeting``."""
+    """Most scratch bytes of ``meet_sets``.
+
+    The larger block has ``rows`` rows with ``numbers`` stored entries, the longest row ``longest`` of them.
+    """
     return sparse_scratch_bytes(numbers, longest, columns, 0, rows) + 8 * sum(TILE)

@@ -129,7 +129,7 @@ def _strengths(beyond: Float32, width: Array) -> Float64:
 
 
 def _sums(beyond: Float32, width: Float64) -> Float64:
-    """Sums of weights, one neighbor after the other."""
+    """Sum of the weights of each row, added up in the order of its neighbors."""
     weights, total = _strengths(beyond, width), np.zeros(len(width))
     for column in range(weights.shape[1]):
         total += weights[:, column]

@@ -50,7 +50,7 @@ def step_rows(
     Parameters
     ----------
     indptr, indices, data
-        As for ``multiply_rows``: indices are not checked.
+        CSR arrays of r rows of W, as for ``sparse.products.multiply_rows``: indices are not checked.
     u : (n, b) float64
         Vectors at all vertices.
     own, before : (r, b) float64
@@ -77,9 +77,9 @@ def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parent
     Parameters
     ----------
     indptr, indices, data
-        As for ``multiply_rows``: indices are not checked.
+        CSR arrays of the rows, as for ``sparse.products.multiply_rows``: indices are not checked.
     first : int
-        Number of the first row.
+        Vertex of the first row.
     parents : (n,) int64, written
         For each vertex one of the same component, no larger; itself where it is the least. It begins as
         ``arange(n)``. The components in the end do not depend on the order of edges, nor do the least

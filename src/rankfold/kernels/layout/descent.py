@@ -118,7 +118,9 @@ def descend(
 def measure_descent(
     positions: Float32, first: int, pulls: Pulls, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
-    """Write ``sum w log(1 + |y - y_j|^2)`` and the squared length of the gradient of consecutive vertices.
+    """Write, for consecutive vertices, a sum over their edges and the squared length of their gradient.
+
+    The sum is ``sum w log(1 + |y - y_j|^2)``, the part of the loss that depends on edges.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94
 
 
 class Forces(NamedTuple):
-    """Tables of the factors of a difference of positions, by its squared length."""
+    """Tables of factors by squared distance: a force is a factor times a difference of positions."""
 
     attraction: Float32
     """Table of negative factors: towards the other vertex."""

@@ -85,7 +85,7 @@ def move_vertices(
 
 
 def _pulls(epoch: int, phase: int) -> bool:
-    """True if a turn of an edge is full, so that it pulls."""
+    """True if an edge of that phase pulls in an epoch: a turn is full, see ``phases_of``."""
     return (epoch * phase) % 2**32 < phase
 
 

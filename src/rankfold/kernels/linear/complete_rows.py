@@ -62,7 +62,8 @@ class RowSums(NamedTuple):
 
     T of a row is the outer product of (z, 1) with itself, (k + 1, k + 1), plus C in its z z' part; its upper
     triangle has q = (k + 1)(k + 2) / 2 entries. Entries that are held out count as missing in ``squares``,
-    ``shared``, ``products`` and the last total. Squares and products are of entries less their mean.
+    ``shared``, ``products`` and the last total. Products, and squares in the last two fields, are of entries
+    less their mean.
     """
 
     squares: Float64

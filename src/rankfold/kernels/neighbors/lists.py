@@ -6,10 +6,10 @@ sum in the same order, and (distance, id) decides. So lists are a function of th
 of panels, nor the order of tiles, nor the rounding of products shows.
 
 A *list* holds the ``k`` nearest so far of a row as a max-heap by (key, id): ``keys`` (r, k) float64 and
-``ids`` (r, k) int64, the farthest in column 0; places still empty hold ``inf`` and ``EMPTY``. The key is the
-distance. A *shortlist* is a max-heap of ``c`` bounds of a row, with the place in the panel of each; it starts
-filled with the largest bound that is of use and place -1, so that a bound must always be below column 0 to
-enter.
+``ids`` (r, k) int64, the farthest in column 0; slots still empty hold ``inf`` and ``EMPTY``. The key is the
+distance. A *shortlist* is a max-heap of ``c`` bounds of a row, with the position in the panel of each, its
+*place*; it starts filled with the largest bound that is of use and place -1, so that a bound must always be
+below column 0 to enter.
 
 *Halves* are the unit of bounds: half a squared distance, or the key itself where that is one (``half``).
 
@@ -34,7 +34,7 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 EMPTY = np.iinfo(np.int64).max
-"""Id of an empty place: larger than any row."""
+"""Id in an empty slot of a list: larger than any row."""
 
 LANES = 16
 """Partial sums of a distance: element ``t`` goes to sum ``t % LANES``, and they are added pairwise."""

@@ -82,7 +82,7 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
 
     Parameters
     ----------
-    indptr, indices : as for ``multiply_rows``
+    indptr, indices : CSR arrays, as for ``sparse.products.multiply_rows``
         Not checked.
     data : float32, float64 or uint8
     scale : (r,)
@@ -214,7 +214,7 @@ def meet_sparse_rows(
     References
     ----------
     As of ``add_row_products``; bounds as of ``bounds.py``, where a sum has no more terms than a row has
-    numbers, since a product with a zero is exact.
+    entries, since a product with a zero is exact.
     """
     for i in range(len(x)):
         for j in range(len(y)):

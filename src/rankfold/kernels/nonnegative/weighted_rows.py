@@ -73,8 +73,7 @@ def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> N
     -----
     No sweep raises ``w G w' / 2 - b w'``. A row depends on no other: which rows are in one call changes
     nothing. A coordinate whose diagonal is zero goes to zero where ``b`` is below zero, and is left alone
-    elsewhere.
-    Slopes are updated from step to step. Work 2 r k^2 flops a sweep.
+    elsewhere. Slopes are updated from step to step. Work 2 r k^2 flops a sweep.
 
     References
     ----------

@@ -1,7 +1,8 @@
 """Partitions that a row should visit: those that hold its neighbors and not the row itself.
 
-Rows between partitions are in several, so that the lists of a partition name rows of other partitions too. A
-row whose neighbors are in another partition likely has more there.
+A row that visits a partition is compared with the rows there. Rows between partitions are in several, so that
+the neighbor lists of a partition name rows of other partitions too. A row whose neighbors are in another
+partition likely has more there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of sparse rows with sparse rows: full columns as dense blocks, the others by lists.
 
-The list of a column has the rows of one side that hold a number there, as ``order_columns`` makes it. Each
-number of a row of the other side walks one list, so that a column which a share f of the rows hold costs f^2
+The list of a column has the rows of one side with an entry there, as ``order_columns`` makes it. Each entry
+of a row of the other side walks one list, so that a column which a share f of the rows hold costs f^2
 a pair. As part of a dense block it costs the same whatever f is, some thirty times less than a step of a
 list: at ``COMMON_FILL`` both cost the same.
 """

@@ -1,4 +1,7 @@
-"""Labels and bounds of the rows of a tile, from their products with centers."""
+"""Labels and bounds of the rows of a tile, from their products with centers.
+
+Here a center is named by its row of ``Centers.packed``. Groups are groups of centers, see ``_open_rows.py``.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SHRINK, LEAST_BOUND = np.float32(1 - MARGIN), np.float32(2 * SMALLEST)
 
 
 class Tile(NamedTuple):
-    """Open rows of a tile, with buffers."""
+    """Open rows of a tile, with buffers for their products and bounds."""
 
     rows: Array
     """(TILE, n) rows less the shift, in the working type."""
@@ -130,7 +130,7 @@ _loosen = compile_loop(_loosen_bounds, fastmath={"nnan", "nsz"}, called_from_pyt
 
 @part
 def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> int:
-    """List the groups that may hold a center within ``upper``, by their bounds; returns their number."""
+    """List, for row ``i``, the groups that may hold a center within ``upper``; returns their number."""
     count = 0
     for g in range(groups.shape[1]):
         # Whether a group is open is hard to predict: no branch depends on it.

@@ -73,7 +73,7 @@ def _rho(d: Float32, local_connectivity: float) -> Any:
 
 @part
 def _width(beyond: Float32, target: float) -> float:
-    """Width for which the sum of weights is the target."""
+    """Width (sigma) for which the weights of a row have the sum ``target``."""
     low, high, width = 0.0, np.inf, 1.0
     for _ in range(STEPS):
         total = 0.0

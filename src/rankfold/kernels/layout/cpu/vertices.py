@@ -221,7 +221,7 @@ def _limit(force: Any) -> Any:
 
 @part
 def _pulls(epoch: Any, phase: Any) -> Any:
-    """True if a turn of an edge is full, so that it pulls."""
+    """True if an edge of that phase pulls in an epoch: a turn is full, see ``phases_of``."""
     return np.uint32(epoch * phase) < phase
 
 

@@ -17,7 +17,7 @@ IN_REGISTERS = 3
 
 
 def known_width(width: int) -> int:
-    """Dimensions of vectors in registers; 0 where they are in memory."""
+    """``width`` if a thread has vectors of so many dimensions in registers; 0 if they are in memory."""
     return width if width <= IN_REGISTERS else 0
 
 

@@ -193,7 +193,7 @@ def _limit(
 
 @part
 def _limit_of(values: Array, count: int) -> Any:
-    """Limit that at least ``count`` of ``GROUPS`` values do not exceed, inf if so many are not finite.
+    """Limit that at least ``count`` of ``GROUPS`` values do not exceed; inf if fewer are finite.
 
     See ``limit_of``.
     """

@@ -85,7 +85,10 @@ def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None
 
 @part
 def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> int:
-    """Cholesky factor of the free coordinates; returns their number, or -1 if a pivot is not positive."""
+    """Write the Cholesky factor of the Gram matrix of free coordinates, and list these in ``index``.
+
+    Returns their number, or -1 if a pivot is not positive.
+    """
     count = 0
     for i in range(state.shape[0]):
         if state[i] == FREE:

@@ -30,7 +30,7 @@ def _is_in(partitions: Int32, name: int) -> bool:
 
 @part
 def _tally(ids: Int64, partitions: Int32, own: Int32, names: Int32, counts: Int32) -> int:
-    """Count the neighbors in each other partition; returns the number of these partitions."""
+    """Count the neighbors of a row by partition, without its own; returns the number of partitions found."""
     count = 0
     for t in range(len(ids)):
         if ids[t] == EMPTY:

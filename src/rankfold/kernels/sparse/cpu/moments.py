@@ -1,4 +1,4 @@
-"""Sums of stored numbers in one read of them. See ``kernels/sparse/moments.py``.
+"""Sums of stored values in one read of them. See ``kernels/sparse/moments.py``.
 
 Serial loops that release the GIL: parallelism comes from the threads that call them.
 """

@@ -1,4 +1,4 @@
-"""Products at stored places, a vector at a time. See ``kernels/sparse/sampled.py``.
+"""Products at stored positions, a vector at a time. See ``kernels/sparse/sampled.py``.
 
 Serial loops that release the GIL: parallelism comes from the threads that call them, with ranges of rows.
 """

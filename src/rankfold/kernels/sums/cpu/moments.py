@@ -115,7 +115,10 @@ def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float6
 
 @part
 def _measure(boxes: Float64, node: int, row: Float64) -> None:
-    """Clip a center to the box of its node, so that the center of equal points is one; write the radius."""
+    """Clip a center to the box of its node, and write the radius.
+
+    The center of equal points is then one of them, to the last bit.
+    """
     for c in range(boxes.shape[2]):
         low, high = boxes[node, 0, c], boxes[node, 1, c]
         row[c] = min(max(row[c], low), high)
