@@ -29,7 +29,7 @@ C_TYPES = {
 }
 OPTIONS = ("-std=c++17",)
 SMALL_BYTES = 48 << 10
-"""Bytes of shared memory that a block may use without opting in."""
+"""Bytes of shared memory that a block of threads may use without opting in."""
 
 
 @dataclass(slots=True)

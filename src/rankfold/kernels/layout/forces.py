@@ -152,7 +152,7 @@ def mix(word: int) -> int:
 
 
 def epoch_key(seed: int, purpose: int, epoch: int) -> int:
-    """Key from which the random numbers of an epoch are derived."""
+    """Key of the random numbers of an epoch; ``purpose`` keeps those of different uses apart."""
     return mix((mix((seed + STEP * purpose) & MASK) + STEP * (epoch + 1)) & MASK)
 
 

@@ -25,7 +25,7 @@ class Settlers(NamedTuple):
     """Rows that are to be placed."""
 
     neighbors: Int64
-    """(m, k) vertices that they are drawn to."""
+    """(m, k) vertices that each row is drawn to."""
 
     weights: Float32
     """(m, k) weights of neighbors, which sum to 1 in each row."""

@@ -83,18 +83,18 @@ class RowSums(NamedTuple):
     ``squares`` are not computed."""
 
     columns: Float64
-    """(3, n) for each column: numbers of missing and of held out entries, and sum of these less the mean."""
+    """(3, n) for each column: numbers of missing and of held out entries; sum of the latter less the mean."""
 
     totals: Float64
-    """(TOTALS,) in order: squares of fitted entries; number of held out entries; squares of their errors;
-    their squares; squares of the changes of missing entries from the model before; squares of the completed
-    rows; number of rows without any entry; expected squares of missing entries, if ``squares`` are not
-    computed."""
+    """(TOTALS,) in order: sum of squares of fitted entries; number of held out entries, sums of squares of
+    their errors and of themselves; sums of squares of the changes of missing entries from the model before,
+    and of the completed rows; number of rows without any entry; sum of expected squares of missing entries,
+    if ``squares`` are not computed."""
 
     by_count: Float64
     """(4, COUNT_BINS) number of missing entries, by bins of the count of present ones in their row; then
-    number of held out entries, squares of their errors, and their squares, by bins of the count of entries
-    that are left in their row."""
+    number of held out entries, and sums of squares of their errors and of themselves, by bins of the count of
+    entries that are left in their row."""
 
 
 @kernel

@@ -35,7 +35,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ORDERS = (2, 3)
-"""Orders of the polynomial."""
+"""Orders that the polynomial of far nodes may have."""
 
 EXPENSIVE = 2048
 """Cost of a group, in sources, above which halving it is considered."""
@@ -60,19 +60,19 @@ class Sources(NamedTuple):
     """Points in a tree with weights: a tuple, so that a kernel sees its arrays."""
 
     points: Float64
-    """(n, d), d <= 3, as in ``SumTree``."""
+    """(n, d) coordinates in the order of a ``SumTree``, d <= 3."""
 
     nodes: Int64
-    """(k, 3) as in ``SumTree``."""
+    """(k, 3) nodes, with columns ``START``, ``STOP`` and ``SKIP``."""
 
     boxes: Float64
-    """(k, 2, d) as in ``SumTree``."""
+    """(k, 2, d) smallest and largest coordinates of each node."""
 
     weights: Float64
     """(n,) in the order of ``points``."""
 
     moments: Float64
-    """(k, MOMENTS) by ``node_moments``."""
+    """(k, MOMENTS) moments of each node, by ``node_moments``."""
 
     @classmethod
     def of(cls, tree: SumTree, weights: Float64) -> Sources:
@@ -86,7 +86,7 @@ class Groups(NamedTuple):
     """Targets in groups that are near each other, each of at most ``pairs.GROUP``."""
 
     targets: Float64
-    """(m, d), d <= 3."""
+    """(m, d) coordinates, d <= 3."""
 
     own: Float64
     """(m,) weight of the target among the sources, which is left out; 0 where it is none of them."""
@@ -114,7 +114,7 @@ class Way(NamedTuple):
     """
 
     order: int
-    """Order of the polynomial, one of ``ORDERS``."""
+    """Order of the polynomial of far nodes, one of ``ORDERS``."""
 
     cutoff: float
     """Share of a sum that far sources which are left out may have."""

@@ -117,7 +117,7 @@ def take_run(
     bits: int,
     metric: int,
 ) -> None:
-    """Insert the pairs of a row and columns of a run, from ``least`` on, that pass the test, into their lists."""
+    """Insert pairs of a row and columns of a run, from ``least`` on, that pass the test, into their lists."""
     slope, offset = limit(keys[0], ids[0], size, first_j + start, bits, metric)
     if not _any_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset):
         return

@@ -33,7 +33,7 @@ class Tile(NamedTuple):
     """(TILE, n) rows less the shift, in the working type."""
 
     numbers: Int64
-    """(TILE,) numbers of these rows in the grain."""
+    """(TILE,) positions of these rows among all rows of the call."""
 
     before: npt.NDArray[np.int32]
     """(TILE,) labels before this step."""

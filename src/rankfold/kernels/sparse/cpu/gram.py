@@ -19,7 +19,8 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
-"""Candidate shares of rows from which on columns are made dense; all columns, and none, are choices too."""
+"""Candidate thresholds: columns with nonzeros in at least this share of rows are made dense. All columns, and
+none, are choices too."""
 BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
 """Nanoseconds of a product in BLAS, of an entry of a dense column, of a product of a nonzero with such an
 entry, of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core,
