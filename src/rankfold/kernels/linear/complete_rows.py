@@ -1,12 +1,12 @@
-"""Expected values of missing numbers of rows, under a model of low rank.
+"""Expected values of missing entries of rows, under a model of low rank.
 
 A row is ``mean + W z + noise`` with z standard normal, W (n, k) known as a mean and one covariance ``spread``
-that all of its rows share, and noise of one variance. z and its covariance follow from the numbers that a row
+that all of its rows share, and noise of one variance. z and its covariance follow from the entries that a row
 has,
 
     M = sum (w_j w_j' + spread) + noise I,    z = M^-1 sum w_j (x_j - mean_j),    C = noise M^-1,
 
-with sums over their columns j. The missing numbers follow from z: ``mean_j + w_j'z``. Sums are formed over
+with sums over their columns j. The missing entries follow from z: ``mean_j + w_j'z``. Sums are formed over
 the present or the missing columns, whichever are fewer. A row is computed by itself, in float64 and in one
 order: where rows are cut changes no bit.
 """
@@ -104,12 +104,12 @@ def fill_rows(x: Array, model: RowModel) -> None:
     Parameters
     ----------
     x : (r, n) float32 or float64, changed where it is NaN
-        A row with an infinite number is left as it is.
+        A row with an infinite entry is left as it is.
     model : RowModel
 
     Notes
     -----
-    Complete rows cost one read. Others cost 2 n k flops, 2 k^2 for each number that is present or missing,
+    Complete rows cost one read. Others cost 2 n k flops, 2 k^2 for each entry that is present or missing,
     whichever are fewer, and k^3 / 3. Scratch is one row and a few (k, k).
 
     References
@@ -142,25 +142,25 @@ def fit_rows(
 ) -> None:
     """Add the statistics of rows under a model to ``sums``, and write ``d`` and ``z``.
 
-    Products of present numbers with z are left to the caller: these are ``d'z``.
+    Products of present entries with z are left to the caller: these are ``d'z``.
 
-    In each run of ``period`` columns of a row one number is held out: it counts as missing, and the error of
-    the model is measured by it. In rows that miss more numbers than they have, runs are shorter, see
-    ``row_period``: such rows are hardest to complete, and have few numbers to measure errors by.
+    In each run of ``period`` columns of a row one entry is held out: it counts as missing, and the error of
+    the model is measured by it. In rows that miss more entries than they have, runs are shorter, see
+    ``row_period``: such rows are hardest to complete, and have few entries to measure errors by.
 
     Parameters
     ----------
     x : (r, n) real or integer
-        NaN for missing numbers. Inf makes totals that are not finite.
+        NaN for missing entries. Inf makes totals that are not finite.
     first : int
         Index of the first row in the matrix.
     key, period : int
-        Key and period of held out numbers: in row i and run c that is column ``c p + hash(key, i, c) % p``,
+        Key and period of held out entries: in row i and run c that is column ``c p + hash(key, i, c) % p``,
         if there is such a one, with p the period of the row.
     model, before : RowModel
-        The model, and another one: the expected missing numbers of both are compared.
+        The model, and another one: missing entries as both expect them are compared.
     d : (r, n) float32 or float64, written
-        ``x - mean``, 0 where a number is missing or held out.
+        ``x - mean``, 0 where an entry is missing or held out.
     z : (r, k + 1) of the type of ``d``, written
         Coordinates of the rows, and 1.
     sums : RowSums
@@ -168,7 +168,7 @@ def fit_rows(
 
     Notes
     -----
-    Work and references are those of ``fill_rows``, twice for the two models; and k^2 more for each number
+    Work and references are those of ``fill_rows``, twice for the two models; and k^2 more for each entry
     that is present or missing, whichever are fewer.
     """
     for i, row in enumerate(x):

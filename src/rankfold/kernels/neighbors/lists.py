@@ -84,7 +84,7 @@ def scan_pairs(
         ``near_i[i] + near_j[j] - products[i, j]``.
     bounds_i, places_i : (p, c) of that type and int32
         Shortlists of the rows; a place is ``first_j + j``. Written.
-    bounds_j, places_j : (q, c') likewise
+    bounds_j, places_j : (q, c') of these types
         Shortlists of the columns; a place is ``first_i + i``. Written. Bounds of -inf accept nothing.
     diagonal : int
         Only pairs with ``j >= i + diagonal``, as ``numpy.triu`` counts; ``-p`` for all.

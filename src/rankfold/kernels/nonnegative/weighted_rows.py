@@ -2,7 +2,7 @@
 
 Rows w of W minimize sum_c v_c (x_c - (w H)_c)^2 over w >= 0 independently of each other: w G w' / 2 - b w'
 with G = H diag(v) H' and b = (v * x) H'. All G of many rows are one product, of their weights with the
-products of every two rows of H, so that the symmetric half of each is a row of k (k + 1) / 2 numbers.
+products of every two rows of H, so that the symmetric half of each is a row of k (k + 1) / 2 entries.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def pair_products(x: Array, *, out: Array) -> None:
 
     Notes
     -----
-    Work r k^2 / 2 flops; a number is one product, rounded once.
+    Work r k^2 / 2 flops; an entry is one product, rounded once.
     """
     high, low = np.tril_indices(x.shape[1])
     np.multiply(x[:, high], x[:, low], out=out)

@@ -29,7 +29,7 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
     indptr : (r + 1,) int32 or int64
         Absolute positions in the next two, as for ``multiply_rows``.
     indices : int32 or int64
-        Columns, in any order and perhaps repeated: numbers at one place of a row add up.
+        Columns, in any order and perhaps repeated: values of a column that a row repeats add up.
     data : float32 or float64
     scatter : (n, n) float64, C order, added to
         What is below the diagonal is neither read nor written.

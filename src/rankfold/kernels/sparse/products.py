@@ -192,7 +192,10 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Flo
 
 
 def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tuple[Int64, Array, Array]:
-    """Like ``order_columns``, into new arrays: pointers, rows (int32 where they fit) and values."""
+    """Sort nonzeros by column as ``order_columns``, into new arrays.
+
+    Returns pointers, rows (int32 where they fit) and values.
+    """
     nonzeros = max(0, int(indptr[-1]) - int(indptr[0]))
     pointers = np.empty(columns + 1, np.int64)
     rows = np.empty(nonzeros, np.int32 if len(indptr) <= 2**31 else np.int64)
@@ -214,7 +217,10 @@ def check_arrays(indptr: Array, indices: Array, data: Array) -> None:
 def check_room(
     indptr: Array, indices: Array, data: Array, *, pointers: Array, rows: Array, values: Array
 ) -> None:
-    """Like ``check_arrays``, also if the arrays to be written are too short or too narrow for row numbers."""
+    """Raise ``ValueError`` as ``check_arrays``, or if the arrays to be written are too short or too narrow.
+
+    They are too narrow if the type of ``rows`` does not hold the numbers of all rows.
+    """
     check_arrays(indptr, indices, data)
     count, nonzeros = len(indptr) - 1, int(indptr[-1]) - int(indptr[0])
     if min(len(rows), len(values)) < nonzeros or len(pointers) < 1:
@@ -224,7 +230,7 @@ def check_room(
 
 
 def check_rows(indptr: Array, indices: Array, data: Array, columns: int) -> None:
-    """Like ``check_arrays``, also if a row ends before it begins, or an index is no column."""
+    """Raise ``ValueError`` as ``check_arrays``, or if a row ends before it begins, or an index is no column."""
     check_arrays(indptr, indices, data)
     falls = np.flatnonzero(np.diff(indptr) < 0)
     if falls.size:

@@ -69,7 +69,7 @@ def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> i
     nodes : (most_nodes(n), 3)
         Written as far as needed.
     boxes : (most_nodes(n), 2, d)
-        Likewise.
+        Written as far as needed.
 
     Notes
     -----

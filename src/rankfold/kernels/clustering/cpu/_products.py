@@ -88,7 +88,8 @@ def multiply_groups(
 ) -> None:
     """Products of centers, group by group, with the rows for which a group is open.
 
-    ``members`` (g, r) are the numbers of these rows, the first ``counts`` (g,) of each; ``out`` (r, k).
+    ``members`` (g, r) are positions of these rows, the first ``counts`` (g,) of each group; ``out`` (r, k) is
+    written.
     """
     for g in range(counts.shape[0]):
         whole = counts[g] - counts[g] % FOUR

@@ -1,4 +1,4 @@
-"""Rows with missing numbers, in one read of each. See ``kernels/linear/complete_rows.py``.
+"""Rows with missing entries, in one read of each. See ``kernels/linear/complete_rows.py``.
 
 Serial loops that release the GIL: parallelism comes from the threads that call them. All sums over columns
 are of vectors with a lane for each component, so that they are vectorized and their order is fixed.

@@ -313,7 +313,7 @@ class _Rows:
         build.store(self._multiply_add(self._value(position), row, build.load(total)), total)
 
     def _multiply_add(self, value: Any, row: Any, total: Any) -> Any:
-        """A number times a vector, plus another vector."""
+        """A scalar times a vector, plus another vector."""
         build, vector = self.builder, self.vector
         name = f"llvm.fmuladd.v{vector.count}f{8 * self.size}"
         signature = ir.FunctionType(vector, [vector] * 3)
