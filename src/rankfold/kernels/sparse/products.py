@@ -230,7 +230,7 @@ def check_room(
 
 
 def check_rows(indptr: Array, indices: Array, data: Array, columns: int) -> None:
-    """Raise ``ValueError`` as ``check_arrays``, if a row ends before it begins, or if an index is no column."""
+    """Raise ``ValueError`` as ``check_arrays``, if a row ends before it begins, or an index is no column."""
     check_arrays(indptr, indices, data)
     falls = np.flatnonzero(np.diff(indptr) < 0)
     if falls.size:
