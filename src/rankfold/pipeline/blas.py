@@ -1,7 +1,8 @@
 """One BLAS thread, everywhere and always: with two threads last bits differ, and not always in the same way.
 
-The parallelism of a sweep is that of its streams. The limit holds while a task runs. Its users are counted,
-so that nested and concurrent ones share it; it is lifted when the last of them leaves.
+A sweep (one run through the matrix) is parallel over its streams, row ranges that are accumulated
+independently. The limit to one thread holds while a task runs. Its users are counted, so that nested and
+concurrent ones share it; it is lifted when the last of them leaves.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def core_type() -> str:
-    """BLAS library, and the processor family of its kernels: equal bits need equal core types."""
+    """Name of the BLAS library and of the processor family of its kernels, which decide the last bits."""
     cores = {
         f"{pool['internal_api']} {pool.get('version')} {pool.get('architecture', '')}".strip()
         for pool in _controller().info()

@@ -18,7 +18,7 @@ def nearest_folder(folder: Path) -> Path:
 
 
 def device_of(folder: Path) -> int:
-    """Number of the file system that holds, or will hold, a folder."""
+    """Device number (``st_dev``) of the file system that holds, or will hold, a folder."""
     return os.stat(nearest_folder(folder)).st_dev
 
 

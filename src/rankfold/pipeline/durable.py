@@ -4,7 +4,7 @@ A file that was written and closed may be empty after the machine has lost power
 files are whole. Contents are flushed first, then the folder that names them, then the name by which others
 trust them, then the folder of that name.
 
-The trap: flushing one file after another waits for the disk each time. Many at once share the wait.
+The trap: flushing one file after another waits for the disk each time. Parallel flushes share one wait.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ FLUSHES_AT_ONCE = 16
 """Number of flushes that wait for the disk together."""
 
 WAIT_SECONDS = 1e-4
-"""Seconds above which a flush has waited for the disk, about those to start a thread; else it takes 2e-6."""
+"""Seconds above which a flush counts as having waited for the disk (one that has not takes 2e-6).
+
+It is about the time to start a thread.
+"""
 
 LEAST_BYTES = 2**20
 """Least bytes of a block whose flush begins at once; smaller ones are better written together."""
 
 WRITE = 2
-"""Flag of ``sync_file_range``: begin to write what is not being written yet, without waiting."""
+"""Flag of ``sync_file_range``: start writing modified pages to the disk, without waiting for the end."""
 
 
 def begin_flush(path: str | os.PathLike[str], start: int, length: int) -> None:
@@ -91,7 +94,7 @@ def flush_tree(folder: str | os.PathLike[str]) -> None:
 
 
 HERE, NO_REPLACE, EXCHANGE = -100, 1, 2
-"""Working folder, and flags of ``renameat2``: fail if the name is taken; exchange two names."""
+"""Working folder as a descriptor, and flags of ``renameat2``: fail if the name is taken; exchange names."""
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -109,7 +112,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @functools.cache
 def _renameat2() -> Any:
-    """The ``renameat2`` of Linux; None elsewhere, where there is a moment between two renames."""
+    """The ``renameat2`` of Linux; None elsewhere, where names cannot be exchanged in one step."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is not None:
         path = ctypes.c_char_p
@@ -118,7 +121,7 @@ def _renameat2() -> Any:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or folder another name. A file of that name is replaced; the caller has checked it."""
+    """Rename a file or folder; a file at ``target`` is replaced, so the caller must have checked it."""
     os.replace(source, target)
 
 

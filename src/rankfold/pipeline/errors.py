@@ -1,28 +1,29 @@
-"""Every error that rankfold raises on purpose, and the exit code the command line gives it.
+"""Every error that rankfold raises on purpose, with its exit code on the command line.
 
     RankfoldError
-    ├── InputError (ValueError)             2   what was asked cannot be: rank, type, shape, option
+    ├── InputError (ValueError)             2   an argument is not possible: rank, type, shape, option
     │   ├── SourceNotFoundError             2   no such store, array or file
     │   ├── UnfitFileError (OSError)        2   no regular file where one belongs, or one too large
     │   ├── ArgumentError (TypeError)       2   a function does not take that name, or that kind of value
     │   └── SettingsError                   2   a workflow or a profile, with file and line
     ├── OutputError                         2   the output exists, or cannot be written
     │   └── LockedError                     2   another process writes it
-    ├── PlanError                           3   the plan does not fit
-    │   ├── MemoryBudgetError               3   into the memory of one worker
-    │   └── DiskSpaceError (OSError)        3   onto the disk
-    ├── DataError (ValueError)              4   the numbers themselves
-    │   ├── NonFiniteError                  4   NaN or Inf, counted, with the first place
+    ├── PlanError                           3   the plan does not fit the machine
+    │   ├── MemoryBudgetError               3   one worker has too little memory
+    │   └── DiskSpaceError (OSError)        3   the disk has too little space
+    ├── DataError (ValueError)              4   the values of the data do not allow what was asked
+    │   ├── NonFiniteError                  4   NaN or Inf: their count, and the position of the first
     │   ├── NoVarianceError                 4   all rows are equal
     │   └── ChunkError                      4   a chunk is missing, truncated or does not decode
     ├── ClusterError                        2   workers cannot be had as asked
-    │   └── NoWorkersError                 75   none came in time; the same command tries again
-    ├── UnreachableError (OSError)         75   a store elsewhere does not answer; the same command goes on
+    │   └── NoWorkersError                 75   no worker started in time; the same command tries again
+    ├── UnreachableError (OSError)         75   a remote store does not answer; the same command goes on
     └── Interrupted                        75   stopped on request; the same command goes on
         └── DamagedStateError              75   a file of a run is not whole; it is made again
 
-A message says what was asked, what was found, and what to change, with the exact number. It
-names arguments as in ``pipeline.wording``: ``str`` shows those of Python, commands choose from ``message``.
+A message says what was asked, what was found, and what to change, with the exact number. It names arguments
+both as in Python and as command options (see ``pipeline.wording``): ``str`` of an error shows those of
+Python, commands print ``message`` with the options.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rankfold.pipeline.wording import in_python
 
 
 class RankfoldError(Exception):
-    """Root of all errors raised on purpose. A message is one printable line, or ``Lines``."""
+    """Root of all errors raised on purpose. A message is one printable line, or several as ``text.Lines``."""
 
     exit_code = 2
 
@@ -96,7 +97,7 @@ class SeveralArraysError(InputError):
 
     @classmethod
     def of(cls, message: str, arrays: Iterable[str]) -> SeveralArraysError:
-        """Make the error for a store with some arrays."""
+        """Make the error with a message and the paths of the arrays in the store."""
         error = cls(message)
         error.arrays = tuple(arrays)
         return error
@@ -131,20 +132,26 @@ class MemoryBudgetError(PlanError):
     """Bytes of memory that one worker would need; 0 if that is not known."""
 
     way_out: str = ""
-    """Other remedies in the message besides memory, from ", or" on; they hold for any name of the task."""
+    """Part of the message, from ", or" on, with remedies besides more memory that hold for every task."""
 
     smaller: str = ""
-    """Remedy by an argument with a value that fits; it holds for this task, not for a chain of tasks."""
+    """Part of the message with an argument of this task and its largest value that fits.
+
+    Left out for a chain of tasks, whose arguments have other names.
+    """
 
     @classmethod
     def of(cls, message: str, need_bytes: int, way_out: str = "", smaller: str = "") -> Self:
-        """Make the error with the bytes needed; other remedies precede the full stop."""
+        """Make the error with the bytes needed; both remedies are put before the full stop of ``message``."""
         error = cls(f"{message.removesuffix('.')}{way_out}{smaller}.")
         error.need_bytes, error.way_out, error.smaller = need_bytes, way_out, smaller
         return error
 
     def of_chain(self, *, way_out: bool) -> Self:
-        """The error for a link of a chain, whose arguments have other names; ``way_out`` is kept if True."""
+        """Copy of this error for a task that is one step of a chain.
+
+        Without ``smaller``, since arguments of the chain have other names; with ``way_out`` if that is True.
+        """
         message = self.message.removesuffix(f"{self.way_out}{self.smaller}.")
         return type(self).of(message, self.need_bytes, self.way_out if way_out else "")
 
@@ -154,7 +161,7 @@ class DiskSpaceError(PlanError, OSError):
 
 
 class DataError(RankfoldError, ValueError):
-    """The data cannot be reduced as asked."""
+    """The values of the data do not allow what was asked, or the data is damaged."""
 
     exit_code = 4
 
@@ -180,13 +187,13 @@ class DeviceError(ClusterError):
 
 
 class NoWorkersError(ClusterError):
-    """No worker came in time; no work is lost."""
+    """No worker started in time; no work is lost."""
 
     exit_code = 75
 
 
 class UnreachableError(RankfoldError, OSError):
-    """A store elsewhere does not answer, or refuses to; what is finished so far is on disk."""
+    """A remote store does not answer, or refuses access; what is finished so far is on disk."""
 
     exit_code = 75
 

@@ -1,4 +1,8 @@
-"""A GPU through CuPy: its detection, and arrays there; implements the protocols of ``engine/device.py``."""
+"""A GPU through CuPy: its detection, and arrays there; implements the protocols of ``engine/device.py``.
+
+A panel is the rows of a matrix that are in memory at a time. Panels are read into pinned host memory, copied
+to the GPU on a CUDA stream for copies, and kept there for the next pass if there is room.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ def count_devices() -> int:
 
 
 def require_device() -> Any:
-    """Import CuPy, and check that it finds a device that multiplies.
+    """Import CuPy, check that it finds a device and that a product computed there is right; returns CuPy.
 
     Raises
     ------
@@ -78,20 +82,20 @@ def require_device() -> Any:
 # Arrays -------------------------------------------------------------------------------------------
 
 LIBRARY_BYTES = 96 * 2**20
-"""Bytes of the workspaces of cuBLAS and cuSOLVER."""
+"""Bytes of device memory reserved for the workspaces of cuBLAS and cuSOLVER."""
 
 POOL_SHARE = 0.25
 """Share of the planned memory that CuPy's pool may lose to fragmentation."""
 
 KEPT_SHARE = 0.9
-"""Share of a device that kept panels and the planned memory may take together."""
+"""Share of the memory of a device that kept panels and the planned memory may take together."""
 
 
 class CudaSlot:
-    """Pinned memory that is read into, and its counterpart on the device.
+    """Buffer for one panel at a time: pinned host memory to read it into, and as much memory on the device.
 
-    A panel is read once the copy of the one before is done. It is copied once the kernels that need the one
-    before are done. Both buffers are contiguous for any panel shape, since only such copies are fast.
+    A panel is read once the copy of the panel before is done. It is copied once the kernels that need the
+    panel before are done. Both buffers are contiguous for any panel shape, since only such copies are fast.
     """
 
     def __init__(self, cuda: Cuda, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -102,41 +106,41 @@ class CudaSlot:
         self._staged: Array | None = self._pinned
         self._twin: Any = self._room
         self._copied: Any = None
-        """Event: the panel has arrived."""
+        """Event: the panel has been copied to the device."""
 
         self._read: Any = None
-        """Event: what was read has been copied, and may be overwritten."""
+        """Event: the pinned memory has been copied to the device, and may be overwritten."""
 
         self._done: Any = cuda.stream().record()
-        """Event: the room is no longer needed, not even by an earlier workspace."""
+        """Event: kernels no longer read the device buffer, nor whatever used its memory before."""
 
     @property
     def staged(self) -> Array:
-        """The panel on the host; if it was kept, a copy from the device."""
+        """The panel on the host; if it was kept on the device, a copy from there."""
         if self._staged is None:
             return self._twin.get()  # type: ignore[no-any-return]
         return self._staged
 
     def recall(self, name: Hashable) -> bool:
-        """Take the panel that was kept under a name, if there is one."""
+        """Use the panel that was kept on the device under a name; False if there is none."""
         panel = self._cuda.kept.get(name)
         if panel is not None:
             self._staged, (self._twin, self._copied) = None, panel
         return panel is not None
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """Buffer to read a panel of that shape into, once the copy of the one before is done."""
+        """Pinned buffer to read a panel of that shape into; waits until the panel before has been copied."""
         if self._read is not None and not self._read.done:
             self._read.synchronize()
         self._staged = self._pinned[: int(np.prod(shape))].reshape(shape)
         return self._staged
 
     def lend(self, panel: Array) -> None:
-        """Take a panel from the caller's memory, without a copy if it is contiguous."""
+        """Use a panel in the caller's memory instead of reading one; copied only if it is not contiguous."""
         self._staged = panel if panel.flags.c_contiguous else np.ascontiguousarray(panel)
 
     def send(self, name: Hashable = None) -> None:
-        """Copy the panel to the device, and keep it under a name if there is room."""
+        """Copy the panel to the device; with a name, it is kept there for later passes if there is room."""
         staged, copies = self.staged, self._cuda.copies
         kept = None if name is None else self._cuda.room_to_keep(staged)
         grows = kept is None and staged.size > self._room.size
@@ -155,12 +159,12 @@ class CudaSlot:
             self._cuda.kept[name] = self._twin, self._copied
 
     def array(self) -> Array:
-        """The panel on the device, for kernels in the stream."""
+        """The panel on the device; kernels of the current stream wait until it has been copied."""
         self._cuda.stream().wait_event(self._copied)
         return self._twin  # type: ignore[no-any-return]
 
     def release(self) -> None:
-        """Mark the room as free once the kernels requested so far are done."""
+        """Allow the device buffer to be overwritten once the kernels started so far are done."""
         self._done = self._cuda.stream().record()
 
 
@@ -180,7 +184,7 @@ class Cuda:
         self._idle: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
         self._busy: list[Array] = []
         self.kept: dict[Hashable, tuple[Any, Any]] = {}
-        """Panels kept for the next pass, and the events of their arrival, by name; of one run."""
+        """Panels kept for the next pass of this run, by name: (array on the device, event of its copy)."""
 
         self._run: Hashable = None
         self._planned = self._capacity = self.kept_bytes = 0
@@ -197,11 +201,14 @@ class Cuda:
         return f"{facts['name'].decode()} of {units}, cuBLAS {version}, CuPy {self._cupy.__version__}"
 
     def core_type(self) -> str:
-        """Model, multiprocessors (a part of a device has fewer) and libraries, which decide the last bits."""
+        """Text with what decides the last bits of results: model, number of multiprocessors, and libraries.
+
+        A part of a device (MIG) has fewer multiprocessors.
+        """
         return self._core_type
 
     def stream(self) -> Any:
-        """Stream of the kernels."""
+        """The CUDA stream that kernels run in."""
         return self._cupy.cuda.get_current_stream()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
@@ -209,10 +216,10 @@ class Cuda:
         return self._cupy.empty(shape, dtype)  # type: ignore[no-any-return]
 
     def empty_for_copies(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """Allocate a buffer on the device that copies go to.
+        """Allocate a buffer on the device that panels are copied to.
 
-        It may live as long as a run, and comes from a pool of its own: taken from a larger piece, it would
-        keep the rest of that piece from scratch of kernels.
+        It may live as long as a run, so it comes from the memory pool of the stream for copies. In the pool
+        of the kernels it could occupy a part of a larger block, whose rest kernels could then not use.
         """
         with self.copies:
             return self.empty(shape, dtype)
@@ -234,7 +241,7 @@ class Cuda:
         return self.place(array, array.dtype)
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaSlot:
-        """A slot for panels."""
+        """A buffer, on host and device, for panels of up to that many values."""
         return CudaSlot(self, shape, dtype)
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
@@ -256,7 +263,7 @@ class Cuda:
         return True
 
     def settle(self) -> None:
-        """Wait for the stream, and deliver everything that was sent."""
+        """Wait for the stream, then call ``receive`` of every ``send`` with its array on the host."""
         if self._busy:
             self.stream().synchronize()
         messages, self._sent = self._sent, []
@@ -267,9 +274,9 @@ class Cuda:
             self._idle.setdefault((room.shape, room.dtype), []).append(room)
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Limit memory to what was planned, and free panels of other runs.
+        """Limit memory on the device to the planned ``nbytes`` and kept panels; free panels of other runs.
 
-        A wrong formula then fails at once, and not when the device is full.
+        A wrong formula for planned memory then fails at once, and not only when the device is full.
         """
         self.copies.synchronize()  # copies of an interrupted segment, into panels that may be freed now
         self.stream().synchronize()
@@ -295,7 +302,7 @@ class Cuda:
         self._cupy.get_default_memory_pool().set_limit(size=most)
 
     def room_to_keep(self, panel: Array) -> Any:
-        """Memory for a panel in addition to what was planned; None if there is none."""
+        """An uninitialized array on the device to keep a panel in; None if no memory is left for it."""
         with self._gate:
             kept_bytes = self.kept_bytes + panel.nbytes
             if self._planned + kept_bytes > KEPT_SHARE * self._capacity:
@@ -317,15 +324,18 @@ class Cuda:
         self._cupy.get_default_memory_pool().set_limit(size=0)  # no limit, for other code in this process
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """Copy the ``resident`` arrays of a state to the device; the others stay on the host."""
+        """Copy the arrays of a state (accumulators by name) that ``resident`` names to the device.
+
+        The others stay on the host.
+        """
         return {name: self._cupy.asarray(a) if name in resident else a for name, a in state.items()}
 
     def unload(self, state: State) -> State:
-        """Copy all arrays of a state to the host."""
+        """Copy all arrays of a state (accumulators by name) to the host."""
         return {name: self._cupy.asnumpy(a) if hasattr(a, "get") else a for name, a in state.items()}
 
     def _take(self, like: Array) -> Array:
-        """Pinned memory of the shape of an array, in use until ``settle``."""
+        """Pinned host memory of the shape and type of an array, reserved until ``settle``."""
         idle = self._idle.get((like.shape, like.dtype))
         room: Array = idle.pop() if idle else self.pinned(like.shape, like.dtype)
         self._busy.append(room)

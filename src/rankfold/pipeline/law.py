@@ -1,7 +1,8 @@
 """Constraints ("laws") on the arrays and facts of a result, checked before a kernel uses them.
 
-A file may hold any number. An index beyond the rows, a NaN or a decreasing pointer is found here by comparing
-the minimum and maximum of a panel with bounds, which is cheap compared to reading it. Laws are declared
+Facts are the attributes of a result: its request, its input, how accurate it is. A file may hold any number.
+An index beyond the rows, a NaN or a decreasing pointer is found here by comparing the minimum and maximum of
+a panel (rows that are read at once) with bounds, which is cheap compared to reading it. Laws are declared
 with the outputs of methods; if a method of another package declares none, its arrays must be finite.
 Methods are declared before anything is computed, so NumPy is imported only where numbers are checked.
 
@@ -31,7 +32,7 @@ LARGEST = sys.float_info.max
 """Largest finite number."""
 
 PANEL_NUMBERS = 2**20
-"""Numbers of an array that are checked at a time."""
+"""Number of elements of an array that are read and checked at a time."""
 
 REMEDY = "Restore the result, or make it again"
 
@@ -41,17 +42,17 @@ STORED = (
     *("bool", "float16", "float32", "float64"),
     *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
 )
-"""Types of matrices whose numbers are kept as they are."""
+"""Real types of matrices; arrays that hold rows or columns of the matrix unchanged may have any of them."""
 
 _OF_FUNCTION = re.compile(r".+-[0-9a-f]{16}")
 """Pattern for a compiled metric or kernel of the caller: its name, and a digest of its code."""
 
 Lengths = Mapping[str, int]
-"""Length of each axis, and as ``other`` the number of rows that neighbors are searched in."""
+"""Length of each axis of a result by its name; under ``other``, the number of rows searched for neighbors."""
 
 
 def first_outside(values: Array, least: float, most: float) -> int | None:
-    """Place, in C order, of the first number that is not between two bounds; None if all are.
+    """Flat index, in C order, of the first value below ``least``, above ``most`` or NaN; None without one.
 
     Complex numbers are within bounds if both of their parts are.
     """
@@ -69,13 +70,13 @@ def first_outside(values: Array, least: float, most: float) -> int | None:
 
 
 def first_fall(values: Array) -> int | None:
-    """Place of the first number of a vector that is below the one before it; None if there is none."""
+    """Index of the first value of a vector that is less than the one before it; None if there is none."""
     down = values[1:] < values[:-1]
     return int(down.argmax()) + 1 if down.any() else None
 
 
 class Stored(Protocol):
-    """An array in a file, or in memory."""
+    """An array of a result, in a file or in memory."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,10 +84,10 @@ class Stored(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of its numbers."""
+        """Type of its elements."""
 
     def __getitem__(self, part: Any) -> Any:
-        """Part of it, in memory."""
+        """The part that an index or slice selects, in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +101,32 @@ class Law:
     least: float = -LARGEST
     most: float = LARGEST
     below: tuple[str, ...] = ()
-    """Axes, of which the first that the result has bounds the numbers: they are indices along it."""
+    """Names of axes. Values must be below the length of the first of them that the result has.
+
+    For arrays of indices along that axis.
+    """
 
     reaches: tuple[str, ...] = ()
-    """Axes like ``below``, for numbers that may also equal the length, such as pointers."""
+    """Names of axes, as ``below``, whose length values may also equal, such as those of pointers."""
 
     rising: bool = False
-    """True if numbers never decrease along the last axis."""
+    """True if values must not decrease along the last axis."""
 
     falling: bool = False
     may_be_nan: bool = False
-    """True if NaN is allowed, for a number that does not exist."""
+    """True if NaN is allowed, as the mark of a missing value."""
 
     def bounds(self, lengths: Lengths) -> tuple[float, float]:
-        """Least and most allowed number."""
+        """Least and most allowed value, given the length of each axis."""
         known = [lengths[axis] - 1 for axis in self.below if axis in lengths]
         known += [lengths[axis] for axis in self.reaches if axis in lengths]
         return self.least, (known[0] if known else self.most)
 
     def fault(self, values: Array, lengths: Lengths) -> tuple[int, str] | None:
-        """Place of the first number of a panel that breaks the law, and text on what is allowed; or None."""
+        """First value of a panel that breaks the law: its flat index in C order, and text on what is allowed.
+
+        None if all values are allowed.
+        """
         import numpy as np
 
         least, most = self.bounds(lengths)
@@ -136,7 +143,7 @@ class Law:
         return None
 
     def _first_outside(self, values: Array, least: float, most: float) -> int | None:
-        """Like ``first_outside``, but NaN counts as within if it is allowed."""
+        """Flat index of the first value outside the bounds, or None; NaN is within them if it is allowed."""
         import numpy as np
 
         place = first_outside(values, least, most)
@@ -146,7 +153,7 @@ class Law:
         return first_outside(np.nan_to_num(values, nan=within, posinf=np.inf, neginf=-np.inf), least, most)
 
     def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
-        """Raise ``DataError`` if a panel, of rows from ``first`` on, breaks the law."""
+        """Raise ``DataError`` if a panel breaks the law; ``first`` is the index of its first row."""
         import numpy as np
 
         if (fault := self.fault(values, lengths)) is not None:
@@ -157,7 +164,7 @@ class Law:
             )
 
     def require_some(self, name: str, lengths: Lengths, values: Array) -> None:
-        """Raise ``DataError`` if numbers from anywhere in an array are not within its bounds."""
+        """Raise ``DataError`` if values taken from anywhere in an array are not within its bounds."""
         import numpy as np
 
         bounds, some = self.bounds(lengths), np.asarray(values)
@@ -197,7 +204,10 @@ class Fact:
     least: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
-    """Allowed words; a function of the caller is also allowed, by its name and digest."""
+    """Allowed words; empty for any text.
+
+    The name and digest of a function that the caller gave, such as a compiled metric, are also allowed.
+    """
 
     many: bool = False
     """True for a list of such values."""
@@ -206,13 +216,13 @@ class Fact:
     """True if an empty list is not allowed."""
 
     may_lack: bool = False
-    """True if it may be null, or for a list if its elements may be."""
+    """True if it may be null; for a list, if its elements may be null."""
 
     unbounded: bool = False
-    """True if it may be infinite, as a bound that is not known."""
+    """True if it may be infinite, such as an error bound that is not known."""
 
     counts: str = ""
-    """Axis whose length it states, if the result has that axis."""
+    """Name of the axis whose length the value must equal, if the result has that axis."""
 
     def fits(self, value: object) -> bool:
         """True if a value satisfies the constraints."""
@@ -249,7 +259,7 @@ COUNT, REAL_FACT = Fact((int,), least=0), Fact((float,))
 TEXTS, COUNTS, REALS = (Fact(one.types, one.least, many=True) for one in (TEXT, COUNT, REAL_FACT))
 MAYBE_REAL, MAYBE_REALS = (Fact((float,), many=many, may_lack=True) for many in (False, True))
 BOUND = Fact((float,), least=0, unbounded=True)
-"""A bound: a real number, or a whole one, at least 0, perhaps infinite."""
+"""Constraint on an error bound: a number of at least 0, perhaps infinite."""
 
 COMMON = {
     "schema": COUNT,
@@ -263,7 +273,7 @@ COMMON = {
     "passes": COUNT,
     "warnings": TEXTS,
 }
-"""Facts of every result; ``edition`` and ``device`` may be missing."""
+"""Constraints on the facts that every result has; ``edition`` and ``device`` may be missing."""
 
 INPUT = {
     "name": TEXT,
@@ -271,10 +281,13 @@ INPUT = {
     "dtype": Fact((str,), choices=(*STORED, "complex64", "complex128")),
     "fingerprint": TEXT,
 }
-"""Facts of every input matrix."""
+"""Constraints on the facts of every input matrix."""
 
 OF_SOME_INPUTS = {"layout": FACTS, "prepare": TEXT}
-"""Facts of matrices that are part of an array, or went through steps."""
+"""Constraints on facts that only some input matrices have.
+
+``layout`` describes a matrix taken from a larger array, ``prepare`` the preparation steps (`prepare=`).
+"""
 
 PREPARED = {
     "columns": Law(types=WHOLE, least=0),
@@ -282,10 +295,10 @@ PREPARED = {
     "dispersions": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
     "norm": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
 }
-"""Laws of arrays by which a step of preparation chose columns, by the last word of their names."""
+"""Laws of arrays in which a preparation step keeps its choice of columns, by the last word of their names."""
 
 Condition = Callable[[Mapping[str, Any]], bool]
-"""Function of the facts of a result that is True if the result must have an array."""
+"""Function that takes the facts of a result and returns True if the result must have a certain array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,29 +307,29 @@ class ResultLaw:
 
     arrays: Mapping[str, Law] = field(default_factory=dict)
     needed: Mapping[str, Condition] = field(default_factory=dict)
-    """Arrays that a result must have, each with a condition on its facts; else it is damaged."""
+    """Arrays that a result must have if its facts meet a condition; one that lacks them is damaged."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
     request: Mapping[str, Fact] = field(default_factory=dict)
 
     def of(self, name: str) -> Law:
-        """The law of an array."""
+        """Law of the array of a name; without a declared one, its values must be finite."""
         if is_of_step(name):
             return PREPARED.get(name.rpartition("_")[2], Law(types=(*NUMBER, *WHOLE)))
         return self.arrays.get(name, Law())
 
 
 def is_of_step(name: str) -> bool:
-    """True if an array holds measurements of a step of preparation: it is named after the step."""
+    """True if the name of an array begins with ``prepare_``: it holds what a preparation step measured."""
     return name.startswith("prepare_")
 
 
 SOURCES: list[Callable[[str], ResultLaw | None]] = []
-"""Functions by which methods declare the laws of their results."""
+"""Functions that return the law of a kind of results, or None for other kinds; methods add theirs here."""
 
 
 def result_law(kind: str) -> ResultLaw:
-    """Law of results of a kind; without a method for it, numbers must be finite."""
+    """Law of results of a kind; for a kind that no method declares, values must be finite."""
     return _result_law(kind, len(SOURCES))
 
 
@@ -333,7 +346,10 @@ class Facts(dict[str, Any]):
 
     @classmethod
     def of(cls, path: Path, facts: Mapping[str, Any], within: str = "") -> Facts:
-        """Make it from facts, and from nested ones."""
+        """Make it from the facts of the result at ``path``; nested ones are wrapped as well.
+
+        ``within`` is the dotted prefix of their names in messages, such as ``input.``.
+        """
         made = cls()
         made.place = f"{path} is damaged: its facts lack {within}"
         for name, value in facts.items():
@@ -355,7 +371,7 @@ class MissingError(DataError, AttributeError, KeyError):
 
 
 def require_facts(path: Path, facts: Any) -> None:
-    """Raise ``DataError`` for facts that no result can have."""
+    """Raise ``DataError`` for facts that no result can have; ``path`` names the result in the message."""
     if not isinstance(facts, dict):
         raise DataError(f"{path} is damaged: its facts are {facts!r:.60}. {REMEDY}")
     for name, law in COMMON.items():
@@ -443,9 +459,28 @@ def axis_names(array: Any) -> tuple[str | None, ...]:
 def require_arrays(
     path: Path, facts: Mapping[str, Any], arrays: Mapping[str, Stored], graph: tuple[int, int] | None
 ) -> dict[str, int]:
-    """Length of each axis; raises ``DataError`` for arrays that are missing, or of other types or shapes.
+    """Check that a result has all arrays it must have, with the right types and shapes.
 
-    ``graph`` is the shape of the graph, if there is one.
+    Parameters
+    ----------
+    path : Path
+        Result, for messages.
+    facts : mapping
+        Its facts, which ``require_facts`` has accepted.
+    arrays : mapping
+        Its arrays by name.
+    graph : (int, int), optional
+        Shape of its graph; None if it has none.
+
+    Returns
+    -------
+    dict
+        Length of each axis by its name; see ``Lengths``.
+
+    Raises
+    ------
+    DataError
+        An array is missing, or has another type or shape.
     """
     law, request = result_law(facts["kind"]), facts["request"]
     for name, condition in law.needed.items():

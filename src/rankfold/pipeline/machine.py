@@ -1,4 +1,4 @@
-"""Place, time and command of an attempt at a run."""
+"""Place, time and command of an attempt at a run: one start of a command, which a later one may continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command_line() -> str:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Facts on the machine and process of an attempt."""
+    """Facts on the machine and this process, for the record of attempts (``run.json``)."""
     return {
         "started": _timestamp(time.time_ns()),
         "host": socket.gethostname(),
@@ -37,7 +37,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def _timestamp(nanoseconds: int) -> str:
-    """Text of a time given since 1970, to the nanosecond.
+    """UTC time as text, to the nanosecond, from nanoseconds since 1970.
 
     Seconds and their fraction come from one reading: ``gmtime()`` alone reads a coarser clock, some
     milliseconds behind, which sometimes still shows the second before.

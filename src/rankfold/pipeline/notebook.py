@@ -15,7 +15,7 @@ from rankfold.pipeline.text import printable
 CELL = "text-align: left; vertical-align: top; white-space: normal; overflow-wrap: anywhere; max-width: 40em"
 HEAD = f"{CELL}; overflow-wrap: normal"
 TABLE = "max-width: 100%; margin: 0 0 0.5em 0"
-"""Styles of cells, of those with labels, and of a table around them."""
+"""CSS styles of cells, of cells with labels, and of the table around them."""
 
 
 def facts_table(title: str, facts: Mapping[str, object]) -> str:
@@ -31,7 +31,7 @@ def facts_table(title: str, facts: Mapping[str, object]) -> str:
 
 
 def columns_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lines of values below their headings, as HTML."""
+    """HTML table with a line of headings, and below it a line for each of ``rows``."""
     head = "".join(f'<th scope="col" style="{HEAD}">{_shown(name)}</th>' for name in headings)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return printable(f'<table style="{TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>')
@@ -42,6 +42,6 @@ def _cell(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Text as HTML, with possible line breaks after marks within a name or a path."""
+    """Value as HTML text that may break after punctuation within a name or a path."""
     text = html.escape(f"{value:.3g}" if isinstance(value, float) else str(value))
     return re.sub(r"(?<=\w)([_/:])(?=\w)", r"\1<wbr>", text)

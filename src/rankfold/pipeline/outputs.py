@@ -1,8 +1,9 @@
 """Rules for writing under a name that a user gives, and publishing there.
 
 One rule holds for results, stores, pages, pictures and files. An existing file is replaced only if rankfold
-made it and recognizes it, by its list of files or by a mark in it, and only on request. A new file gets its
-name in one step that never replaces what appeared in the meantime.
+made it and recognizes it, by its list of files or by a mark (text that rankfold writes near the beginning of
+its files), and only on request. A new file gets its name in one step that never replaces what appeared in the
+meantime.
 
 The trap: a check before hours of work says nothing about the moment when the work is published. So the same
 check is made both times, and the second one decides.
@@ -24,17 +25,20 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.text import shell_words
 
 HEAD_BYTES = 2**16
-"""First bytes of a file, in which a mark must be."""
+"""Number of bytes at the beginning of a file in which its mark must be."""
 
 APPEARED = "came to be while it was made, and was not made by this command"
 """End of a message: a name that was free when the work began is now taken."""
 
 Foreign = Callable[[Path], str | None]
-"""Function that describes the foreign content of a path, as the end of a sentence; None if there is none."""
+"""Function that returns None if rankfold made what is at a path.
+
+Else it returns a description of what is foreign there, as the end of a sentence.
+"""
 
 
 def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
-    """Function that accepts files whose beginning holds a mark; for others it returns ``otherwise``."""
+    """A ``Foreign`` function: it returns None for files whose beginning holds ``mark``, else ``otherwise``."""
 
     def foreign(path: Path) -> str | None:
         return None if mark.encode() in head_of(path) else otherwise
@@ -43,7 +47,7 @@ def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
 
 
 def head_of(path: Path) -> bytes:
-    """Beginning of a file, in which a mark must be."""
+    """First ``HEAD_BYTES`` bytes of a file, in which a mark must be."""
     with open_regular(path) as file:
         head: bytes = file.read(HEAD_BYTES)
     return head
@@ -57,7 +61,7 @@ class FileOutput:
     """A file that will appear under its name once it is complete."""
 
     path: Path
-    """Absolute path; the target, if the name is a link."""
+    """Absolute path; if the given path is a link, that of its target."""
 
     foreign: Foreign
     replaces: bool
@@ -107,16 +111,16 @@ def require_finished(path: str | Path) -> None:
 
 
 def file_output(path: Path, foreign: Foreign, *, replaces: bool) -> FileOutput:
-    """Check a name for a file before anything is read.
+    """Check before the work begins that a file may be written at a path.
 
     Parameters
     ----------
     path : Path
         Path as the user gave it.
     foreign : function
-        Recognizes files of ours.
+        Returns None for a file that rankfold made, else the reason to keep it; see ``Foreign``.
     replaces : bool
-        True if one of them may be replaced.
+        True if an existing file that rankfold made may be replaced.
 
     Raises
     ------
@@ -153,7 +157,7 @@ def _require_ours(path: Path, place: Path, foreign: Foreign, *, replaces: bool) 
 
 
 def publish_file(draft: Path, output: FileOutput) -> None:
-    """Rename a flushed file to its final name; see ``FileOutput.draft``."""
+    """Rename a flushed file to its final name; ``OutputError`` if something else has taken that name."""
     path = output.path
     if not os.path.lexists(path):
         try:
@@ -189,12 +193,14 @@ def publish_folder(finished: Path, target: Path, aside: Path, foreign: Foreign) 
     aside : Path
         A free name on the same file system, for what is replaced; the caller may then remove that.
     foreign : function
-        Called with what has the name, before and after it has moved to ``aside``.
+        Returns None for a folder that may be replaced, else the reason to keep it. Called with the folder
+        that has the name, before and after it has moved away from there.
 
     Returns
     -------
     str or None
-        Reason why the name is not given: something foreign has it. Both folders are then as before.
+        None if the folder has its name now; else the reason: something foreign has that name. Both folders
+        are then as before.
 
     Notes
     -----

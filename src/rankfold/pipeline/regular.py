@@ -37,7 +37,7 @@ READ_BYTES = 2**12
 """Bytes read at a time from a document without a known size, such as those of ``/proc``."""
 
 LINE_LENGTH = 2**24
-"""Most characters of a line of a table."""
+"""Most characters of a line of a text file."""
 
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -99,7 +99,7 @@ def is_regular(path: Path) -> bool:
 
 
 def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
-    """All bytes of a document of at most ``most`` bytes."""
+    """All bytes of a file; ``UnfitFileError`` if there are more than ``most``."""
     with open_regular(path, buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -114,7 +114,7 @@ def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = METADATA_BYTES, *, errors: str = "strict") -> str:
-    """All text of a document of at most ``most`` bytes; every end of a line is a line feed."""
+    """All text of a UTF-8 file, with line feeds as ends of lines; ``UnfitFileError`` above ``most`` bytes."""
     text = read_bounded(path, most).decode("utf-8", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -148,7 +148,7 @@ def _kind_of(mode: int) -> str:
 
 
 def _kind_at(path: Path) -> str:
-    """Description of what has a name that could not be opened."""
+    """Description of what is at a path that could not be opened, such as "a pipe"."""
     try:
         return _kind_of(os.stat(path).st_mode)
     except OSError as error:

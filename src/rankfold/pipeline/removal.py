@@ -5,7 +5,7 @@ part of a run by its name and place, or a finished result by its list of files (
 ``storage/manifest.py``). A path that a user named is never passed to ``remove``: an existing file is first
 checked by ``outputs.py``, then renamed, and only then removed.
 
-The trap: a folder of ours may hold files of other people.
+The trap: a folder that rankfold made may hold files of other people.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text for output: foreign text is shown, never obeyed as control characters.
+"""Text for output: control characters in text from elsewhere are shown as escapes, never obeyed.
 
 Names of files, arrays, columns, labels, attributes and jobs, and messages of other libraries may hold any
 character: ESC that a terminal obeys, a newline that begins another line, marks that change the direction of a
@@ -48,7 +48,7 @@ LONGEST = 160
 
 
 def shortened(name: str) -> str:
-    """A long name without its middle.
+    """A name of at most ``LONGEST`` characters: a longer one loses its middle.
 
     >>> len(shortened("x" * 1000))
     160
@@ -59,7 +59,7 @@ def shortened(name: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Escape a text of several lines, for a stream; lines and tabs are kept."""
+    """Escape control characters in a text of several lines, for an output stream; line ends and tabs stay."""
     return _WRITTEN.sub(_escape, text)
 
 
@@ -83,12 +83,12 @@ class Lines(str):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The lines of a text of ours, such as a script."""
+        """The lines of a text that rankfold wrote, such as a script."""
         return cls(*text.split("\n"))
 
     @classmethod
     def joined(cls, *parts: str) -> Self:
-        """Concatenation of parts, of which ``Lines`` keep their lines."""
+        """Concatenation of parts: those that are ``Lines`` keep their lines, others become one line."""
         return cls.of("".join(map(printable, parts)))
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ def suggest_name(value: object, choices: Iterable[str]) -> str:
 
 
 class _Printable(logging.Filter):
-    """Makes one line of every record, before any handler receives it."""
+    """Filter that makes the message of every log record one printable line, before handlers receive it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = printable(record.getMessage()), None

@@ -24,7 +24,7 @@ _UNITS = {
 }
 
 SIZES = tuple(_UNITS)
-"""Units of sizes."""
+"""Units of sizes that ``parse_bytes`` accepts."""
 
 
 def parse_bytes(text: str | int) -> int:
@@ -63,7 +63,7 @@ def format_bytes(count: float) -> str:
 
 
 def about(seconds: float | None) -> str:
-    """Text of an approximate time.
+    """Text of an approximate time; ``-`` for None, a time that is not known.
 
     >>> about(0.2), about(41.3), about(300), about(9000), about(400000)
     ('< 1 s', '41 s', '5 min', '2.5 h', '4.6 d')

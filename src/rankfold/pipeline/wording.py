@@ -21,7 +21,7 @@ _BOTH = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
 
 
 def argument(name: str, value: Any = None) -> str:
-    """Name an argument both ways, with a value that helps or without one, for messages.
+    """Name an argument for messages as in Python and as a command option, with or without a suggested value.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def argument(name: str, value: Any = None) -> str:
 
 
 def memory_argument(need_bytes: int) -> str:
-    """Argument for the memory that an import needs; in Python it is in bytes.
+    """Name of the memory argument of an import, with the value that it needs, both ways; for messages.
 
     >>> memory_argument(50_000_000)
     'memory_bytes=50331648 (--memory 48MiB)'

@@ -35,12 +35,12 @@ from rankfold.pipeline.wording import argument
 LOG = logging.getLogger("rankfold")
 
 State = dict[str, npt.NDArray[Any]]
-"""Arrays by name: the accumulators of a fold, as a checkpoint stores them."""
+"""Arrays by name: accumulators of a sweep, such as sums over its rows, as a checkpoint stores them."""
 
 MAGIC = b"rankfold"
 ALIGNMENT = 64
 _HEAD = struct.Struct("<8sII")
-"""Magic, length of the header, checksum of the header."""
+"""First bytes of a part: magic bytes, length of the header, checksum of the header."""
 
 MOST_HEADER_BYTES = 2**24
 SEAL = "checksum"
@@ -51,8 +51,8 @@ _RUN_FOLDER = re.compile(r"(state|scratch|result|rankfold)-[0-9a-f]{32}(\.zarr)?
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under ``path`` if the block ends without an error.
 
-    ``durable`` files and their names are then flushed to the disk, which costs milliseconds for each of many
-    streams.
+    With ``durable``, the file and its name are then flushed to the disk. That costs milliseconds a file, and
+    a sweep may write many.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -76,7 +76,10 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of a full disk or a forbidden path into rankfold's own."""
+    """Turn ``OSError`` of a full disk, a forbidden path or a file size limit into errors of rankfold.
+
+    ``path`` is what the block writes, for messages.
+    """
     try:
         yield
     except OSError as error:
@@ -104,7 +107,10 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def give_way(path: Path) -> None:
-    """Free the name of a file of ours: remove it, or rename a folder or link outside a run's own folders."""
+    """Free a path that a run writes a file to: remove what is there.
+
+    A folder or link outside the folders of a run's state, scratch and result is renamed instead.
+    """
     if name_in_run(path) is None and (path.is_symlink() or path.is_dir()):
         move_aside(path)
     else:
@@ -112,7 +118,7 @@ def give_way(path: Path) -> None:
 
 
 def move_aside(path: Path) -> Path:
-    """Rename what is not ours within its folder, and log that; returns the new path."""
+    """Rename something that rankfold did not make, within its folder, and log that; returns the new path."""
     backup = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
     rename_new(path, backup)
     LOG.warning("%s is in the way of a file of the run: it is renamed to %s", path, backup.name)
@@ -139,7 +145,9 @@ def set_aside(path: Path, reason: str) -> None:
 
 
 def name_in_run(path: Path) -> str | None:
-    """The path of a file from the folder of a run's state, scratch or result on; None outside of these.
+    """Path of a file relative to its run, beginning with the folder of the state, scratch or result.
+
+    None for a file outside of such folders.
 
     For a run within the state of another, the inner one counts.
 
@@ -153,7 +161,7 @@ def name_in_run(path: Path) -> str | None:
 
 
 def _own_name(path: Path) -> str:
-    """Name stored in a part, by which it is only valid in its place."""
+    """Name that a part stores in its header: a part that was moved elsewhere is not valid there."""
     return name_in_run(path) or "/".join(path.parts[-2:])
 
 
@@ -184,14 +192,17 @@ def save_arrays(
 
 
 def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
-    """Save a part unless an earlier attempt did, so that every attempt has the same numbers; its path."""
+    """Save a part unless an earlier attempt did; returns its path.
+
+    All attempts then compute with the same values, also if they were drawn at random.
+    """
     if load_if_whole(path) is None:
         save_arrays(path, arrays)
     return path
 
 
 def load_arrays(path: Path, name: str | None = None) -> State:
-    """Read a part that must exist, or one array of it.
+    """Read a part that must exist: its arrays by name, or only the array ``name``.
 
     Raises
     ------
@@ -207,7 +218,10 @@ def load_arrays(path: Path, name: str | None = None) -> State:
 
 
 def load_if_whole(path: Path, name: str | None = None) -> State | None:
-    """Read a part, or one array of it; None if it is missing, or not whole and therefore removed."""
+    """Read a part: its arrays by name, or only the array ``name``.
+
+    None if the part is missing, or is not whole and therefore removed.
+    """
     try:
         return load_arrays(path, name)
     except DamagedStateError as error:
@@ -231,7 +245,11 @@ class _NotWhole(ValueError):
 
 
 def _table(file: IO[bytes], path: Path) -> tuple[dict[str, list[Any]], int]:
-    """Table of the arrays of a part, checked for size and name, and the offset of the first array."""
+    """Read and check the header of a part.
+
+    Returns the entries of its arrays by name, [type, shape, order, offset, checksum], and the byte at which
+    the first array begins.
+    """
     magic, length, header_sum = _HEAD.unpack(file.read(_HEAD.size))
     if magic != MAGIC or length > MOST_HEADER_BYTES:
         raise _NotWhole("it is not a part of a run")
@@ -258,7 +276,10 @@ def _array(file: IO[bytes], first: int, entry: list[Any]) -> npt.NDArray[Any]:
 
 
 def _in_memory_order(values: npt.ArrayLike) -> tuple[npt.NDArray[Any], str]:
-    """An array in one piece, and its order, ``C`` or ``F``, which is kept since products may round by it."""
+    """The array, contiguous, and its memory order, ``C`` or ``F``.
+
+    The order is kept, since matrix products may round differently in another.
+    """
     array = np.asarray(values)
     if array.dtype.hasobject:
         raise TypeError("parts hold numbers and text, not objects")
@@ -283,7 +304,10 @@ def save_with_checksum(path: Path, values: Mapping[str, Any], *, durable: bool =
 
 
 def load_with_checksum(path: Path) -> dict[str, Any] | None:
-    """JSON that was saved, with a checksum or by a version without one; None if damaged or missing."""
+    """Read what ``save_with_checksum`` wrote, or an earlier version without checksum.
+
+    None if it is damaged or missing.
+    """
     values = load_json(path, dict)
     if values is not None and SEAL in values and values.pop(SEAL) != _seal_of(values):
         return None
@@ -295,7 +319,7 @@ def _seal_of(values: Mapping[str, Any]) -> int:
 
 
 def load_json(path: Path, kind: type[Any] = object, most: int = METADATA_BYTES) -> Any:
-    """Read JSON of a type; None if it is missing, damaged or of another type."""
+    """Read a JSON value; None if it is missing, damaged, larger than ``most`` bytes, or not a ``kind``."""
     try:
         value = read_json(path, most)
     except (OSError, ValueError):

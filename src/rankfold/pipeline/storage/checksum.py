@@ -18,7 +18,7 @@ READ_BYTES = 2**24
 
 
 def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
-    """CRC-32C of the bytes of an array in one piece, in memory order; 7 GB/s.
+    """CRC-32C of bytes, or of a contiguous array in memory order; 7 GB/s.
 
     ``value`` is the checksum of preceding bytes.
 
@@ -44,7 +44,7 @@ def file_checksum(file: int, start: int, length: int) -> int | None:
 
 
 def flat_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of an array in one piece, without a copy."""
+    """The bytes of a contiguous array, as a vector that shares its memory."""
     if not array.size:
         return np.empty(0, np.uint8)
     return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)

@@ -1,6 +1,6 @@
 """Write arrays of a result: metadata, and whole chunks directly into their files.
 
-Results are uncompressed, so a chunk is its numbers in C order; the last one along an axis is padded with
+Results are uncompressed, so a chunk is its values in C order; the last one along an axis is padded with
 zeros. Zarr's own writer takes four times as long for the same bytes: it copies them, and reopens the array.
 """
 
@@ -36,7 +36,10 @@ def create_array(
     chunks: tuple[int, ...],
     dimensions: tuple[str, ...],
 ) -> Path:
-    """Make an empty, uncompressed array with named dimensions; chunks of an earlier attempt are kept."""
+    """Make an empty, uncompressed array with named dimensions in a group; returns its folder.
+
+    Chunks that an earlier attempt at the result wrote are kept.
+    """
     return _describe(group / name, shape, dtype, chunks, dimensions)
 
 
@@ -72,7 +75,7 @@ def _describe(
 def _description(
     shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
 ) -> bytes:
-    """Metadata of an array as Zarr writes them, made in memory: in a folder, Zarr would also search it."""
+    """Bytes of ``zarr.json`` of an array, made by Zarr in memory: Zarr would also search a folder."""
     import zarr
 
     memory: dict[str, Any] = {}
@@ -91,7 +94,10 @@ def _description(
 
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
-    """Open an array of a result so that every chunk is written: a missing chunk indicates damage."""
+    """Open an array of a result for writing through Zarr, which then writes also chunks of zeros.
+
+    So a missing chunk of a result always indicates damage.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     # The trap: a reopened array has lost the config that it was created with.
@@ -101,8 +107,9 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
     """Write a block into whole chunks of an array that ``create_array`` or ``create_vector`` made.
 
-    There is a span for each axis. For a complex array, a real block holds the parts of numbers in turn along
-    the last axis, and its span counts them. Spans that are not whole chunks are a bug, and an error.
+    ``spans`` are the (start, stop) of the block in the array along each axis. For a complex array, a real
+    block holds real and imaginary parts in turn along the last axis, and its last span counts these parts.
+    Spans that are not whole chunks are a bug, and an error.
     """
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
     if dtype.kind == "c" and block.dtype.kind == "f":
@@ -127,7 +134,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
 
 
 def read_array(path: Path) -> Array:
-    """Read an array that was written by whole chunks into memory."""
+    """Read all of an array that ``write_whole_chunks`` wrote into memory."""
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
     out = np.zeros(shape, dtype)
     corners = [range(0, length, size) for length, size in zip(shape, chunk, strict=True)]
@@ -141,9 +148,10 @@ def read_array(path: Path) -> Array:
 
 
 def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transposed: bool) -> None:
-    """Write the beginning of a block (rows, k), or (k, rows), to ``start:stop`` of the long side.
+    """Write the first ``stop - start`` rows of a block (rows, k) to rows ``start:stop`` of an array.
 
-    For a complex array, the block holds the parts of numbers in turn along k.
+    If ``transposed``, block and array have the rows along their second axis: the block is (k, rows). For a
+    complex array, the block holds real and imaginary parts in turn along k.
     """
     count = stop - start
     if not transposed:
@@ -159,7 +167,10 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
 
 @functools.lru_cache(maxsize=64)
 def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]:
-    """Shape, chunk and type of an array; checks that its chunks are plain numbers."""
+    """Shape, chunk shape and type of an array, from its metadata; ``modified`` keys the cache.
+
+    Checks that its chunks are uncompressed values in native byte order.
+    """
     facts = read_json(path / "zarr.json")
     codec, *others = facts["codecs"]
     little = codec.get("configuration", {}).get("endian", sys.byteorder)  # single bytes have none
@@ -170,7 +181,10 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
 
 
 def nodes_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any] | zarr.Group]:
-    """Arrays and groups in a group by name, or the only array as ``X``; raises the first error."""
+    """Arrays and groups in a group by name; for an array, that array as ``X``.
+
+    Raises the error of the first one that cannot be opened.
+    """
     import zarr
 
     if isinstance(group, zarr.Array):

@@ -1,9 +1,10 @@
 """Attempts at a result, and journals: lines of JSON about events, with times and processes.
 
-A segment has a line when it begins and one when it ends; one that was killed has only the first. Workers
-note that they joined, drivers that a worker is gone. Each process writes a file of its own, which needs no
-lock on any file system; the files are merged into one when a run ends. They serve people and reports: no
-computation depends on them, and invalid entries are left out.
+A segment (the unit of work of a worker: 10 to 60 seconds of a sweep) has a line when it begins and one when
+it ends; one that was killed has only the first. Workers note that they joined, drivers that a worker is gone.
+Each process writes a file of its own, which needs no lock on any file system; the files are merged into one
+when a run ends. They serve people and reports: no computation depends on them, and invalid entries are left
+out.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ JOURNAL = "journal.jsonl"
 """Name of the merged journal in the folder of a run that has ended."""
 
 MOST_BYTES, LONGEST_LINE = 2**26, 2**16
-"""Most bytes of a journal that are read, and of a line in it."""
+"""Most bytes that are read of a journal, and of a line in it."""
 
 END_OF_TIME = 1e11
 """Seconds since 1970 beyond which the time of a line is invalid."""
 
 REQUIRED_FACTS: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
-"""Facts that a line must have, with their types, by the kind of event."""
+"""Fields that a line must have in addition, with their types, by the kind of event (``what``)."""
 
 OPTIONAL_FACTS: dict[str, Any] = {
     "rows": int,
@@ -49,20 +50,23 @@ OPTIONAL_FACTS: dict[str, Any] = {
     "worker": str,
     "why": str | None,
 }
-"""Facts that a line may have, with their types."""
+"""Fields that a line may have, with their types."""
 
 _COUNT = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Writer of lines into a folder; without a folder it does nothing."""
+    """Writes lines of events into a folder; without a folder it does nothing. Picklable."""
 
     folder: Path | None = None
     sweep: str = ""
 
     def note(self, what: str, **facts: Any) -> None:
-        """Add a line of this process. Errors of writing are ignored: no run fails for its journal."""
+        """Add a line about an event of kind ``what``, with the time, to the file of this process.
+
+        Errors of writing are ignored: no run fails for its journal.
+        """
         if self.folder is None:
             return
         line = json.dumps({"at": time.time(), "what": what, **facts}) + "\n"
@@ -74,7 +78,10 @@ class Journal:
 
     @contextlib.contextmanager
     def segment(self, part: object) -> Iterator[dict[str, Any]]:
-        """Note the beginning and the end of a part of a sweep, with the facts that the block adds."""
+        """Add a line before and after the block, which works on one part of a sweep.
+
+        ``part`` names the part in both. Yields a dict, whose entries are added to the line at the end.
+        """
         number, facts = next(_COUNT), dict[str, Any]()
         self.note("segment", sweep=self.sweep, part=str(part), id=number)
         try:
@@ -96,10 +103,11 @@ def _process() -> str:
 
 
 def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
-    """Lines noted in the folder of a run, in order of time: for one request, or for all requests.
+    """Valid lines of all journals in the folder of a run, in order of time.
 
-    Each line names its ``process`` and its request, ``run``. Lines of a run within the state of another, such
-    as a search for neighbors whose ranks are then counted, belong to the other.
+    ``request`` is the digest of the request whose lines are wanted; None for those of all requests. Each line
+    is a dict that names its ``process`` and its request, ``run``. A run within the state of another one, such
+    as a search for neighbors whose ranks are then counted, belongs to the outer run.
     """
     lines: dict[tuple[str, float, str], dict[str, Any]] = {}
     for path in [run / JOURNAL, *_journals(run)]:
@@ -113,7 +121,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
 
 
 def _journals(run: Path) -> Iterator[Path]:
-    """Journal files in the states of a run, and of runs within them."""
+    """Yield journal files in the state folders of a run, and of runs within them."""
     for state in run.glob("state-*"):
         for parent, _, names in os.walk(state):
             of_processes = os.path.basename(parent) == FOLDER
@@ -123,7 +131,7 @@ def _journals(run: Path) -> Iterator[Path]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Lines in the first ``MOST_BYTES`` of a file; longer lines come in pieces, which are invalid."""
+    """Yield lines in the first ``MOST_BYTES`` of a file; a line that is too long is cut, and so invalid."""
     length = 0
     with contextlib.suppress(OSError), open_regular(path, "r", errors="replace") as file:
         while length < MOST_BYTES and (text := file.readline(LONGEST_LINE)):
@@ -132,7 +140,10 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
-    """Parse a line; None for the last one of a process that was killed, and for invalid lines."""
+    """Parse a line of a journal; ``process`` are default entries, ``own`` replace entries of the line.
+
+    None for invalid lines, such as the last one of a process that was killed.
+    """
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
@@ -149,7 +160,10 @@ def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, 
 
 
 def gather(run: Path, request: str) -> None:
-    """Merge the lines of a request into one file in the folder of its run, before its state is removed."""
+    """Merge the lines of a request into ``journal.jsonl`` in the folder of its run.
+
+    Called before the state of the run, with the journals of all processes, is removed.
+    """
     lines = lines_of(run, request)
     if lines:
         temporary = run / f".{JOURNAL}"
@@ -162,7 +176,11 @@ def gather(run: Path, request: str) -> None:
 
 
 def load_record(path: Path) -> dict[str, Any]:
-    """Attempts at a result, ``{"attempts": [...]}``, with those at its ``steps``, and the ``plan`` of all."""
+    """Read ``run.json``, the record of a run; invalid entries are left out.
+
+    A dict with ``attempts``, the starts of the run. Of a chain of tasks also ``steps``, the attempts at the
+    result of each step by its name, and ``plan``, that of the whole chain.
+    """
     record = load_json(path, dict, TABLE_BYTES) or {}
     attempts, steps = record.pop("attempts", None), record.pop("steps", None)
     if "plan" in record and not _has(record["plan"], PLAN):
@@ -252,4 +270,8 @@ ATTEMPT: dict[str, Callable[[Any], bool]] = {
     "plan": lambda value: _has(value, PLAN),
     "sweep_seconds": lambda value: isinstance(value, dict) and all(map(_is_amount, value.values())),
 }
-"""Checks of facts of an attempt. Of a place, given facts are checked; a plan and a sweep must have all."""
+"""Functions that check the facts of an attempt, by name.
+
+A ``place`` (the executor and its workers) may lack facts that are checked; a plan and each of its sweeps must
+have all of theirs.
+"""

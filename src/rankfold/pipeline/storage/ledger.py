@@ -1,11 +1,11 @@
 """Ledgers: locations and checksums of written blocks, so that files are used only while they are whole.
 
-Besides their accumulators, sweeps write blocks of scratch and chunks of the result. The thread that works on
-a segment records each such block: path within the run, first byte, length, checksum. Records are stored with
-the accumulator that they belong to, and merged like accumulators, so the total of a sweep lists everything
-that the sweep wrote.
+In addition to their accumulators (such as sums over rows), sweeps write blocks of scratch (intermediate files
+of a run) and chunks of the result. The thread that works on a segment of a sweep records each such block:
+path within the run, first byte, length, checksum. Records are stored with the accumulator that they belong
+to, and merged like accumulators, so the total of a sweep lists everything that the sweep wrote.
 
-A run trusts what it wrote itself. Blocks of an earlier attempt are read once and compared before use.
+A process trusts what it wrote itself. Blocks of an earlier attempt are read once and compared before use.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _WRITER = threading.local()
 
 @dataclass(slots=True)
 class Ledger:
-    """Blocks by file: ``{first byte: (length, checksum)}``, files by their path from the run's folder on."""
+    """Written blocks by file, ``{path within the run: {first byte: (length, checksum)}}``."""
 
     blocks: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     def note(self, path: Path, start: int, data: npt.NDArray[Any]) -> None:
-        """Add a written block; it replaces an earlier one at the same place."""
+        """Add a block that was written to a file from byte ``start`` on; replaces an earlier one there."""
         self.blocks.setdefault(name_in_run(path) or str(path), {})[start] = (data.nbytes, checksum(data))
 
     def add(self, other: Ledger) -> None:
@@ -48,7 +48,7 @@ class Ledger:
             self.blocks.setdefault(name, {}).update(blocks)
 
     def as_arrays(self) -> State:
-        """The ledger as arrays of a part; empty if nothing was written."""
+        """The ledger as arrays to be stored in a part (checkpoint file); no arrays if nothing was written."""
         if not self.blocks:
             return {}
         rows = [
@@ -61,7 +61,7 @@ class Ledger:
 
     @classmethod
     def taken_from(cls, state: State) -> Ledger:
-        """Remove the ledger from a part, and return it."""
+        """Remove the arrays of a ledger from those of a part, and return the ledger."""
         ledger = cls()
         if BLOCKS in state:
             names = json.loads(state.pop(NAMES).tobytes())
@@ -72,7 +72,7 @@ class Ledger:
 
 @contextlib.contextmanager
 def record_writes(ledger: Ledger | None) -> Iterator[None]:
-    """Record what this thread writes in a ledger; nowhere if it is None."""
+    """Within the block, record in a ledger what this thread writes; None records nothing."""
     before = getattr(_WRITER, "ledger", None)
     _WRITER.ledger = ledger
     try:
@@ -82,7 +82,10 @@ def record_writes(ledger: Ledger | None) -> Iterator[None]:
 
 
 def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
-    """Record a block, in one piece, that this thread has written to a file, if it has a ledger."""
+    """Record a contiguous block that this thread has written to a file, and begin to flush it to the disk.
+
+    Does nothing outside of ``record_writes``.
+    """
     ledger: Ledger | None = getattr(_WRITER, "ledger", None)
     if ledger is not None:
         ledger.note(path, start, data)
@@ -90,7 +93,10 @@ def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
 
 
 def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> str | None:
-    """Description of damage to a file that should hold these blocks; None if it is whole."""
+    """Compare blocks ``(first byte, (length, checksum))`` with a file.
+
+    Returns a description of damage, such as "is missing"; None if all blocks are whole.
+    """
     try:
         with open_regular(path, buffering=0) as file:
             for start, (length, block_sum) in sorted(blocks):

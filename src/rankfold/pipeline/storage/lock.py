@@ -22,7 +22,7 @@ from rankfold.pipeline.regular import open_regular, read_text
 from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
 
 HOLDER_LENGTH = 2**12
-"""Characters of a lock file that are read, enough to name its holder."""
+"""Characters of a lock file that are read, enough for the description of its holder."""
 
 PATIENCE = 2.0
 """Seconds to retry: processes that only inspect a lock hold it briefly, so one refusal proves nothing."""
@@ -37,11 +37,14 @@ class Lock:
     """The output that it protects."""
 
     text: str
-    """Content of the lock file: process and machine of the holder, and a mark of its own."""
+    """Content of the lock file: process and machine of this holder, and a random mark."""
 
     @property
     def other(self) -> str | None:
-        """Another process that has taken the lock since; None if nobody has, or the whole run is gone."""
+        """Description of another process that has taken the lock since.
+
+        None if no other has, or if the lock file is gone with the whole run.
+        """
         try:
             found = read_text(self.path, errors="replace")
         except OSError:
@@ -60,7 +63,7 @@ class Lock:
 
 @contextlib.contextmanager
 def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
-    """Hold the lock file of an output; raises if another process does."""
+    """Hold the lock file of an output during the block; ``LockedError`` if another process holds it."""
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():
             move_aside(path)

@@ -28,24 +28,27 @@ from rankfold.pipeline.storage.ledger import damaged_block
 NAME = "manifest.json"
 
 DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}|.*\.[0-9a-f]{32}\.partial")
-"""Names of files that are being written: hidden ones by ``atomic_file``, the others by Zarr."""
+"""Names of unfinished files: hidden ones are written by ``atomic_file``, the others by Zarr."""
 
 _IN_STORE = re.compile(r"(.+/)?(zarr\.json|c(/\d+)*)")
 """Paths of files in a Zarr store of version 3: a group, arrays, and their chunks."""
 
 COMPARISON = ContextVar("COMPARISON", default=False)
-"""True to compare checksums of results of any size whenever one is checked."""
+"""True if each check of a result compares checksums, whatever the size of the result."""
 
 SMALL_BYTES = 2**26
 """Most bytes of a result whose checksums are always compared: it takes 20 ms."""
 
 PRINT_LENGTH = 3
-"""Most files that a message names."""
+"""Most damaged files that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Files of a result by their path in it: (bytes, checksum)."""
+    """Contents of a manifest: the request that a result answers, and its ``files``.
+
+    These are (length in bytes, checksum), by the path of the file in the result.
+    """
 
     request: str
     """Digest of the request that the result answers."""
@@ -54,9 +57,11 @@ class Manifest:
 
 
 def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
-    """List the files of a finished result; ``blocks`` are checksums that need not be computed again.
+    """Write the manifest of a finished result.
 
-    Unfinished files of killed writers are removed.
+    ``request`` is the digest of its request. ``blocks`` are (length, checksum) of files by their path in the
+    result, where they are known already; other files are read. Unfinished files of killed writers are
+    removed.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
 
 
 def remove_drafts(result: Path) -> None:
-    """Remove files that a writer had not finished when its folder was renamed."""
+    """Remove unfinished files of a result, left by a writer when its folder was renamed."""
     for _, path in _files(result):
         if DRAFT_NAME.fullmatch(path.name):
             remove(path)
@@ -116,9 +121,9 @@ def read_manifest(result: Path) -> Manifest | None:
 def foreign_entries(result: Path) -> list[str]:
     """Entries in the folder of a result, or of an imported store, that were not written with it, in order.
 
-    These are entries that its manifest lacks; without a manifest, all that are no files of a Zarr store.
-    Folders without files are foreign. Unfinished files are not, and neither is damage: another file under a
-    known name.
+    These are entries that its manifest lacks; without a manifest, all that are no files of a Zarr store. An
+    empty folder is foreign. An unfinished file is not, and neither is a file of a known name with other
+    content.
     """
     try:
         manifest = read_manifest(result)
@@ -166,10 +171,10 @@ def request_in(result: Path) -> str | None:
 
 
 def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]:
-    """Faults of the files of a result, or of one array of it; empty if it is whole.
+    """Descriptions of damaged files of a result, or of its array ``below``; empty if none is damaged.
 
-    ``sums`` reads the files and compares checksums, as is always done for small results; else only lengths
-    are compared. Results of versions that wrote no manifest are searched for missing chunks.
+    With ``sums``, files are read and checksums compared, as is always done for small results; else only
+    lengths are compared. Results of versions that wrote no manifest are searched for missing chunks.
     """
     try:
         manifest = read_manifest(result)
@@ -198,7 +203,7 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
 
 
 def changed_files(path: Path) -> list[str]:
-    """Files of a result that differ from what was written; reads all of them.
+    """Descriptions of files of a result that differ from what was written; reads all files.
 
     Raises
     ------
@@ -214,7 +219,10 @@ def changed_files(path: Path) -> list[str]:
 
 
 def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
-    """Raise ``DataError`` if a result, or an array of it, is damaged, with the place and a remedy."""
+    """Raise ``DataError``, with a remedy, if files of a result, or of its array ``below``, are damaged.
+
+    ``sums`` as in ``damage_of``.
+    """
     damage = damage_of(result, sums=sums, below=below)
     if damage:
         raise DataError(
@@ -223,7 +231,7 @@ def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
 
 
 def require_whole_input(path: str | None) -> None:
-    """Raise ``DataError`` if a matrix is in a store with a manifest, and its files differ from that."""
+    """Raise ``DataError`` if the store of an input matrix has a manifest, and its files differ from that."""
     if path is None or not os.path.isfile(os.path.join(path, NAME)):
         return
     store = Path(path)
@@ -239,7 +247,10 @@ def require_whole_input(path: str | None) -> None:
 
 
 def graph_shape(result: Path) -> tuple[int, int] | None:
-    """Rows and columns of the graph of a result, None if it has none; ``DataError`` if it is not whole."""
+    """Shape of the sparse matrix ``graph`` (such as of neighbors) in a result; None if it has none.
+
+    ``DataError`` if it is damaged.
+    """
     from rankfold.pipeline.formats.csr import csr_source
 
     if not (result / "graph").exists():
@@ -253,7 +264,7 @@ def graph_shape(result: Path) -> tuple[int, int] | None:
 
 
 def damage_in_words(result: Path, damage: list[str]) -> str:
-    """Description of faults in one line."""
+    """One line that says that a result is damaged, with the first ``PRINT_LENGTH`` descriptions of damage."""
     more = f", and {len(damage) - PRINT_LENGTH} more" if len(damage) > PRINT_LENGTH else ""
     return f"{result} is damaged: {'; '.join(damage[:PRINT_LENGTH])}{more}"
 

@@ -1,6 +1,7 @@
 """Ownership of folders of a run: contents that others may change are not trusted.
 
-State decides the result, so it must belong to the user who runs the command, and not be writable by all.
+The state of a run (its checkpoints) decides the result, so it must belong to the user who runs the command,
+and not be writable by all.
 A group may write if the site allows it, as in folders of a project with the set-group-ID bit: its members can
 corrupt numbers there, as they can those of the input and of the result. They cannot inject code: see
 ``by_reference``.
@@ -23,7 +24,7 @@ from rankfold.pipeline.text import shell_words
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder of a run with the usual permissions, but without any for others if they could write.
+    """Make a folder of a run with default permissions; if these let others write, others get none at all.
 
     An existing folder stays as it is: ``require_own`` checks it.
     """

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
-"""Most bytes of an array that is read into memory as a whole; larger ones are read when they are used."""
+"""Most bytes of an array that is read whole, as a NumPy array; larger ones are read when they are used."""
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
-    """Write arrays from memory, each as one chunk; all have these ``dimensions``."""
+    """Write arrays from memory into a group, each as one chunk; ``dimensions`` names the axes of each."""
     for name, values in arrays.items():
         remove(group / name)
         path = create_array(
@@ -57,7 +57,10 @@ def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:
-    """Make the folder a group that holds the reproducible facts of the result, in one step."""
+    """Write the metadata of a result: those of its Zarr group and of all its arrays, in one step.
+
+    ``facts`` are its reproducible facts, without times and machines.
+    """
     remove(group / MANIFEST)  # of an earlier attempt
     files = (path for pattern in ("*/zarr.json", "*/*/zarr.json") for path in group.glob(pattern))
     nodes = {path.parent.relative_to(group).as_posix(): read_json(path) for path in files}
@@ -86,7 +89,7 @@ def _place_in_summary(name: str) -> tuple[int, str]:
 
 
 def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Store the reproducible facts of how an array was made in its attributes."""
+    """Store facts on how a single array, such as a reconstructed matrix, was made in its attributes."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     zarr_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
@@ -107,7 +110,7 @@ def _no_result(path: Path) -> InputError | DataError:
 
 
 def result_of(name: str, value: object, wanted: str) -> Result:
-    """The result, or the one at a path; ``ArgumentError`` for anything else, such as a matrix.
+    """The result that an argument is, or whose path it is; ``ArgumentError`` for anything else, as a matrix.
 
     Parameters
     ----------
@@ -142,8 +145,8 @@ class Result(Exports, Mapping[str, Any]):
     result without ``out=`` lives in a temporary store, which goes when the result and every array taken
     from it are gone. A reconstructed matrix is a plain Zarr array, and here a result of one array, ``X``.
 
-    It belongs to the edition of the result that it was opened on: once that has been removed, moved or
-    replaced, whatever is asked of it, and of arrays taken from it, is a ``DataError``.
+    It reads only the files that it was opened on. Once the stored result has been removed, moved or replaced,
+    every use of this object, and of arrays taken from it, raises ``DataError``.
     """
 
     _facts: dict[str, Any]
@@ -258,7 +261,7 @@ class Result(Exports, Mapping[str, Any]):
         return array
 
     def matrix(self, name: str) -> Source:
-        """An array as a matrix that can be swept."""
+        """An array of the result as a ``Source``, which methods read like any input matrix."""
         from rankfold.pipeline.formats import open_source
 
         self.require_lawful(*{name} & self._arrays.keys())
@@ -310,7 +313,7 @@ class Result(Exports, Mapping[str, Any]):
             self.require_lawful(*self._arrays)
 
     def require_lawful(self, *names: str) -> None:
-        """Raise ``DataError`` for arrays with numbers that they must not hold; each is checked once."""
+        """Raise ``DataError`` if one of these arrays holds values it must not hold; each is checked once."""
         law = result_law(self.attrs["kind"])
         mine = set(names) & self._arrays.keys() - self._lawful
         for name in mine if self._temporary is None else ():
@@ -319,7 +322,7 @@ class Result(Exports, Mapping[str, Any]):
             self._lawful.add(name)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
-        """Check the files of an array, and its numbers, only once, since loops slice it again and again."""
+        """Check the files and values of an array, once only, since loops slice it again and again."""
         if self._temporary is None and name not in self._whole:
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
             self.require_lawful(name)
@@ -378,7 +381,7 @@ class Result(Exports, Mapping[str, Any]):
 
 
 def _let_go(temporary: object) -> None:
-    """Called when an array is collected: it held a reference to its store until then."""
+    """No-op, called when an array is garbage collected: as its argument, the store lives until then."""
 
 
 def open_result(path: Path | str) -> Result:

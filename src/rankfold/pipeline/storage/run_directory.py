@@ -44,19 +44,19 @@ from rankfold.pipeline.storage.owner import make_own_folder, require_own
 LOG = logging.getLogger("rankfold")
 
 MARK = "mark.json"
-"""Name of a file in state and scratch, with equal content if they belong together."""
+"""Name of a file in the folders of state and scratch, with equal random content if they belong together."""
 
 PREVIOUS = "replaced.zarr"
 """Name, in the folder of the run, of a result that is being replaced."""
 
 KEYS = "tls-"
-"""Prefix of folders with the keys of one driver."""
+"""Prefix of folders with TLS keys of one driver, the process that hands work to workers."""
 
 _OF_REQUEST = re.compile(r"(state|scratch)-[0-9a-f]{32}|result-[0-9a-f]{32}\.zarr")
 """Names of folders that only an unfinished run needs."""
 
 _OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
-"""Names of folders with keys, as ``tempfile.mkdtemp`` makes them."""
+"""Names of folders with TLS keys, as ``tempfile.mkdtemp`` makes them."""
 
 _OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl", "report.html")
 """Files by which the folder of a run is recognized."""
@@ -68,14 +68,18 @@ STATE_VERSION = 4
 
 
 def digest(value: object) -> str:
-    """Digest of anything that JSON can hold."""
+    """Digest, as 32 hexadecimal digits, of a value that JSON can hold."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Paths of one run, and operations on them."""
+    """Paths of one run, and operations on them.
+
+    ``output`` is the result that it makes, ``folder`` is ``OUTPUT.run``, ``scratch`` holds its intermediate
+    files, ``request`` is the digest of its request.
+    """
 
     output: Path
     folder: Path
@@ -94,7 +98,10 @@ class RunDirectory:
     def beside(
         cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
     ) -> RunDirectory:
-        """The run of an output; its scratch is within it, or in a folder of its own under ``scratch``."""
+        """Make the paths of the run of an output.
+
+        Its scratch is within the folder of the run, or in a folder of its own under ``scratch``, if given.
+        """
         folder = output.with_name(output.name + ".run")
         narrow = (
             folder / f"scratch-{request_hash}" if scratch is None else _scratch_within(scratch, request_hash)
@@ -122,7 +129,7 @@ class RunDirectory:
         return Journal(self.state / FOLDER)
 
     def replacing(self) -> RunDirectory:
-        """The run, set to replace what is at the output now, once that is known to be a result."""
+        """Copy of this run that may replace what is at the output now; the caller knows that for a result."""
         try:
             about = os.lstat(self.output)
         except OSError:
@@ -133,9 +140,22 @@ class RunDirectory:
     def claim(
         self, identity: dict[str, Any], *, overwrite: bool, difference: Difference | None = None
     ) -> Iterator[RunDirectory]:
-        """Hold the run for this process, ready to start or to continue; yields the held run, to be published.
+        """Lock the run for this process during the block, and prepare its folders to start or to continue.
 
-        ``difference`` describes how an unfinished run of another request differs.
+        Parameters
+        ----------
+        identity : dict
+            The request and all else that decides the result. An unfinished run is continued only if its
+            identity is the same.
+        overwrite : bool
+            True to discard an unfinished run of another identity, instead of an ``OutputError``.
+        difference : function, optional
+            Takes the identities of the unfinished run and of this one, and returns text on how they differ.
+
+        Yields
+        ------
+        RunDirectory
+            The run with its lock, which may be published.
         """
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
@@ -166,13 +186,13 @@ class RunDirectory:
         self.lock.require()
 
     def _put_back(self) -> None:
-        """Restore a result that was being replaced, if a kill left its name free."""
+        """Give back its name to a result that was being replaced when a process was killed."""
         previous = self.folder / PREVIOUS
         if os.path.lexists(previous) and not os.path.lexists(self.output):
             rename_durably(previous, self.output)
 
     def _make_way(self, *, overwrite: bool) -> None:
-        """Rename a file that takes the place of the run folder: it is not ours, so it is kept."""
+        """Rename a file that has the name of the run folder: rankfold did not make it, so it is kept."""
         if not overwrite:
             raise OutputError(
                 f"{self.folder} is a file where the run has to be. Choose another out= (--out), or rename it "
@@ -191,7 +211,7 @@ class RunDirectory:
             )
 
     def _join_scratch(self) -> None:
-        """Check that state, scratch and result belong together; if one is missing, all start over."""
+        """Check that the folders of state, scratch and result belong together; else make all of them anew."""
         folders = (self.state, self.scratch, self.result)
         for folder in folders:
             if os.path.lexists(folder) and folder.is_dir():
@@ -216,7 +236,10 @@ class RunDirectory:
                     flush(folder)
 
     def marks(self) -> dict[str, str]:
-        """Folders that workers must see, with the mark that each must hold."""
+        """Content of the mark files of state and scratch by folder: workers must find the same.
+
+        So a worker that sees another file system notices it.
+        """
         return {str(folder): load_json(folder / MARK, str) or "" for folder in (self.state, self.scratch)}
 
     def _accept(self, identity: dict[str, Any], difference: Difference, *, overwrite: bool) -> None:
@@ -240,14 +263,14 @@ class RunDirectory:
             save_with_checksum(path, mine, durable=self.resumable)
 
     def clear(self) -> None:
-        """Remove what only an unfinished run needs."""
+        """Remove state, scratch, unpublished results and the request, which only an unfinished run needs."""
         folders = (path for path in self.folder.iterdir() if _OF_REQUEST.fullmatch(path.name))
         for path in (*folders, self.scratch, *self._strays()):
             remove(path)
         give_way(self.folder / "request.json")
 
     def tidy(self, identity: dict[str, Any]) -> None:
-        """Remove what a process left that was killed just after it published this result."""
+        """Remove what is left of a run whose process was killed just after it had published this result."""
         earlier = load_with_checksum(self.folder / "request.json") or {}
         mine = all(earlier.get(name) == value for name, value in identity.items())
         remains = [*self._strays(), self.state, self.scratch, self.result]
@@ -303,7 +326,7 @@ class RunDirectory:
             self.clear()
 
     def _may_go(self, found: Path) -> str | None:
-        """Reason why what has the name of the output may not be replaced; None if it may."""
+        """Reason why ``found``, the folder at the output, may not be replaced; None if it may."""
         if (reason := not_ours(found)) is not None:
             return reason
         about = os.lstat(found)
@@ -312,7 +335,7 @@ class RunDirectory:
         return APPEARED
 
     def _forget_others(self) -> None:
-        """Keep only entries of this request in the record: results of others no longer exist."""
+        """Keep only entries of this request in ``run.json``: results of other requests no longer exist."""
         record = load_record(self.record)
         before = dict(record)
         record["attempts"] = self._own(record["attempts"])
@@ -347,7 +370,7 @@ class RunDirectory:
         remove_empty(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
-        """Add an attempt to ``run.json``, or complete the last one."""
+        """Add facts on an attempt to ``run.json``; they replace the last attempt if that started when it did."""
         record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1].get("started") == facts["started"]:
@@ -357,7 +380,10 @@ class RunDirectory:
         save_json(self.record, record, durable=False)
 
     def log_steps(self, steps: dict[str, list[dict[str, Any]]], plan: dict[str, Any]) -> None:
-        """Note in ``run.json`` the attempts at each result that this one uses, and the plan of all."""
+        """Note in ``run.json`` the attempts at the steps of a chain of tasks, and the plan of the chain.
+
+        ``steps`` are lists of attempts, by the name of the step.
+        """
         self.require_held()  # its unfinished file would be a stray to another holder
         record = load_record(self.record)
         noted = record.setdefault("steps", {})
@@ -369,7 +395,7 @@ class RunDirectory:
 
 
 def scratch_of_runs(folder: Path, scratch: Path) -> list[Path]:
-    """Folders under ``scratch`` of the unfinished runs in a run folder; they need not exist."""
+    """Scratch folders, under ``scratch``, of the unfinished runs in a run folder; they need not exist."""
     return [_scratch_within(scratch, state.name.removeprefix("state-")) for state in folder.glob("state-*")]
 
 

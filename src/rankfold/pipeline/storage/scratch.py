@@ -1,7 +1,7 @@
-"""Narrow intermediates on scratch: matrices of few columns that are written once and read twice.
+"""Scratch matrices: intermediate matrices of few columns on disk, written once and read twice.
 
-A flat file addressed by row, so that sweeps may be cut differently when it is read than when it was
-written, and a repeated segment writes the same bytes to the same place.
+Each is a flat file addressed by row. So the sweep that reads it may be cut into other pieces than the sweep
+that wrote it, and a piece that is repeated after a kill writes the same bytes to the same position.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOWHERE = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class ScratchMatrix:
-    """A (rows, columns) matrix in one flat file."""
+    """A (rows, columns) matrix in one flat file, in C order."""
 
     path: Path
     rows: int

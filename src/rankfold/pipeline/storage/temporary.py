@@ -1,4 +1,7 @@
-"""A folder that exists as long as its object, or the program. After a kill, the next program removes it."""
+"""A folder that exists as long as its object, at most as long as the program.
+
+If the program is killed, the next program that makes such a folder removes it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from rankfold.pipeline.removal import remove
 
 
 class TemporaryFolder:
-    """Folder that is removed with its last reference; without a warning, unlike the standard library's."""
+    """Folder at ``path`` that is removed when this object is garbage collected, without a warning.
+
+    ``tempfile.TemporaryDirectory`` warns.
+    """
 
     def __init__(self) -> None:
         parent, name = Path(tempfile.gettempdir()), _of_this_machine() + secrets.token_hex(8)
@@ -36,12 +42,12 @@ class TemporaryFolder:
 
 
 def _of_this_machine() -> str:
-    """Prefix of names of folders of this machine; locks of other machines may not be visible here."""
+    """Digest of the name of this machine, in names of its folders: locks of other machines may not be seen."""
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
 def _lock_folder(folder: str | Path) -> int:
-    """Descriptor of a folder, opened and locked by this process alone."""
+    """Open and lock a folder, and return its descriptor; ``OSError`` if another process holds the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +75,7 @@ def _remove(*paths: str | Path) -> None:
 
 @functools.lru_cache(maxsize=8)  # once in a program
 def _remove_orphans(parent: Path) -> None:
-    """Remove folders of programs that were killed: nobody holds their locks."""
+    """Remove temporary folders of killed programs in ``parent``: those that no process has locked."""
     ours = re.compile(f"rankfold-{_of_this_machine()}[0-9a-f]{{16}}")
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
