@@ -38,7 +38,7 @@ Else it returns a description of what is foreign there, as the end of a sentence
 
 
 def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
-    """A ``Foreign`` function: it returns None for files whose beginning holds ``mark``, else ``otherwise``."""
+    """A ``Foreign`` function: None for files whose beginning holds ``mark``, else ``otherwise``."""
 
     def foreign(path: Path) -> str | None:
         return None if mark.encode() in head_of(path) else otherwise

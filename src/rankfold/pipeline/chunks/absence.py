@@ -1,4 +1,4 @@
-"""Chunks that a store does not hold and its format reads as fill value: their number, and the report on them.
+"""Missing chunks: their number. A store does not hold them, and its format reads them as fill value.
 
 Zarr does not write a chunk, or an inner chunk of a shard, that is all fill value. So a store that lacks
 chunks may be complete or damaged, and only the number of missing chunks can be reported.
@@ -19,7 +19,10 @@ REFUSAL = "missing_chunks='error' (--missing-chunks error) refuses them"
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Number of chunks that a store lacks, and of all chunks of the matrix; inner chunks if it has shards."""
+    """Number of chunks that a store lacks, ``count``, and of all its chunks.
+
+    Inner chunks if it has shards.
+    """
 
     count: int
     total: int

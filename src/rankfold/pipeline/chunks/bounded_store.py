@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SEEN_SECONDS = 2.0
-"""Seconds for which metadata that were found are assumed to exist still."""
+"""Seconds for which metadata that were found are assumed to exist without another look."""
 
 
 class MissingChunk(Exception):
@@ -59,7 +59,10 @@ class StrictStore(WrapperStore[Any]):
 
 
 class DescribedStore(WrapperStore[Any]):
-    """Wrapper of a store that reports a chunk as missing only while the metadata of its array exist."""
+    """Wrapper of a store that reports a chunk as missing only while the metadata of its array exist.
+
+    If these are gone too, the store itself has gone, and the chunk must not be read as fill value.
+    """
 
     document = ""
     """Key of the metadata of the array; looked up when a chunk is missing."""
@@ -82,7 +85,7 @@ class DescribedStore(WrapperStore[Any]):
 
 
 WIDEST = 16
-"""Largest item size in bytes that filters turn numbers into, such as filters that store differences."""
+"""Largest size in bytes that a filter may give one element, such as filters that store differences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ class ChunkBound:
     """Number of inner chunks of a shard."""
 
     def check(self, data: Bytes, byte_range: ByteRequest | None) -> None:
-        """Raise ``ValueError`` if ``data`` decode to more; they are a file, or its part ``byte_range``."""
+        """Raise ``ValueError`` if chunks in ``data`` decode to more than the bound.
+
+        ``data`` is a whole file, or its part ``byte_range``.
+        """
         if not self.index_at:
             self._check_chunk(data)
         elif byte_range is None:
@@ -120,7 +126,10 @@ class ChunkBound:
         return byte_range.start == 0 and byte_range.end == self.index_bytes
 
     def _index(self, shard: Bytes) -> list[list[int]]:
-        """Offset and bytes of each inner chunk that the shard holds; errors in the index are left to Zarr."""
+        """[offset, length in bytes] of each inner chunk that a shard holds.
+
+        Errors are left for Zarr to find.
+        """
         head = shard[: self.index_bytes] if self.index_at == "start" else shard[-self.index_bytes :]
         if len(head) < 16 * self.count:
             return []

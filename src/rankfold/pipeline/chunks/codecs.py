@@ -1,6 +1,6 @@
 """From the codecs in the metadata of a Zarr array to an ``Encoding``.
 
-The trap: chunks without compression need not be plain numbers in C order. Fortran order in version 2, a
+The trap: chunks without compression need not be plain values in C order. Fortran order in version 2, a
 filter, a transpose and a checksum each change the bytes of a chunk.
 """
 
@@ -60,7 +60,11 @@ def _version_3(metadata: ArrayV3Metadata) -> Encoding:
 def _encoding(
     chain: Chain, *, own: bool, swapped: bool, index_at: str = "", index_checked: bool = False
 ) -> Encoding:
-    """Encoding by a chain of codecs. ``own``: the chain is applied to plain numbers in C order."""
+    """Encoding of chunks by a chain of codecs.
+
+    ``own`` is True if the chain is applied to plain values in C order, ``swapped`` if these are not in native
+    byte order. ``index_at`` and ``index_checked`` as in ``Encoding``.
+    """
     names = [name for name, _ in chain]
     words, reader = " + ".join(_words(*codec) for codec in chain) or "none", "zarr"
     if own and not chain:

@@ -45,7 +45,7 @@ class Edition:
     """Folder of the result."""
 
     state: FileState | None
-    """State of its metadata file by ``stat``; None if there was none."""
+    """Device, inode, size and times of its metadata file; None if there was none."""
 
     content: str
     """Digest of the metadata and of the first bytes of the manifest."""
@@ -124,7 +124,10 @@ def _content(folder: str, metadata: FileState | None, manifest: FileState | None
 
 @functools.lru_cache(maxsize=256)
 def _is_written(folder: str, state: FileState | None) -> bool:
-    """True if the metadata in a folder are those of a result; ``state`` of that file keys the cache."""
+    """True if the metadata in a folder are those of a result.
+
+    ``state`` of the metadata file keys the cache.
+    """
     if state is None or state[2] > METADATA_BYTES:
         return False
     try:

@@ -1,6 +1,6 @@
-"""Zarr arrays of one edition of a result: a missing chunk is damage, never fill value.
+"""Zarr arrays of a result that read only from the files they were opened on, one edition of that result.
 
-Imported only once Zarr is needed.
+A missing chunk is damage, never fill value. Imported only once Zarr is needed.
 """
 
 from __future__ import annotations
@@ -61,14 +61,17 @@ def open_edition(
 
 @dataclass(frozen=False, eq=False, repr=False)
 class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
-    """An array that reads only numbers of its edition, or raises ``DataError``.
+    """An array of a result; reading it raises ``DataError`` once the result has been replaced or removed.
 
     It has the interface of NumPy arrays: see ``LazyArray``.
     """
 
     edition: Edition
     check: Callable[[Any], None] | None = None
-    """Raises ``DataError`` for invalid numbers; called with each part that is read. Set for large arrays."""
+    """Function that raises ``DataError`` for invalid values; called with each part that is read.
+
+    Set for large arrays; others are checked as a whole.
+    """
 
     @classmethod
     def of(cls, array: zarr.Array[Any], edition: Edition) -> EditionArray:
@@ -131,7 +134,10 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
 
     @contextlib.contextmanager
     def _same_edition(self, options: Mapping[str, Any]) -> Iterator[None]:
-        """Check the edition before and after a read; turn errors of unreadable chunks into ``DataError``."""
+        """Check before and after the block, a read, that the result was not replaced.
+
+        Errors of unreadable chunks become ``DataError``.
+        """
         self.edition.require()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Encoding of the numbers of a Zarr chunk, and decoding them into memory that the caller owns.
+"""Encoding of the values of a Zarr chunk, and decoding them into memory that the caller owns.
 
 Blosc, zstd and lz4 decode straight into the destination, with one reused buffer for the compressed
 bytes. Zarr's own reader takes two new buffers for every chunk, in a pool of threads whose heaps keep
@@ -38,24 +38,30 @@ CODEC_BYTES = 6 * 2**20
 """Most bytes of workspace that any decoder allocates, measured."""
 
 TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
-"""Bytes that a decoder allocates for tables and windows, measured; Blosc allocates three of its blocks."""
+"""Bytes that decoders allocate for tables and windows, by codec, measured.
+
+Blosc, which is not among them, allocates three of its blocks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Encoding of the numbers of a chunk as bytes."""
+    """Encoding of the values of a chunk as bytes."""
 
     words: str
-    """Text that shows all codecs, as ``blosc(zstd, 3, shuffle)``; ``none`` for plain numbers."""
+    """Text that shows all codecs, as ``blosc(zstd, 3, shuffle)``; ``none`` for uncompressed values."""
 
     reader: str
-    """``plain`` for plain numbers in C order, ``codec`` for these in one codec of ``OWN``, else ``zarr``."""
+    """Way to read chunks: ``plain`` for uncompressed values in C order, ``codec`` for one codec of ``OWN``.
+
+    ``zarr`` for all others, which Zarr decodes.
+    """
 
     codec: str = ""
     """Name in numcodecs of the codec applied last in encoding; empty for shards that Zarr reads."""
 
     swapped: bool = False
-    """True if numbers are stored in the byte order that is not native."""
+    """True if values are stored in the byte order that is not native."""
 
     index_at: str = ""
     """Position of the index in a shard, ``start`` or ``end``; empty if files are not shards."""
@@ -64,10 +70,10 @@ class Encoding:
     """True if the index is followed by its CRC-32C."""
 
     index_plain: bool = True
-    """True if the index is plain numbers, so that it is read here."""
+    """True if the index is not compressed, so that it is read here and not by Zarr."""
 
     stages: int = 1
-    """Memory that Zarr holds while it decodes a chunk, in chunk sizes; includes the compressed bytes."""
+    """Memory that Zarr takes to decode a chunk, in sizes of a chunk; includes the compressed bytes."""
 
 
 def encoded_bound(chunk_bytes: int) -> int:
@@ -93,7 +99,7 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:
-    """Raise ``ValueError`` for ``size`` encoded bytes if no codec makes so many of ``chunk_bytes``."""
+    """Raise ``ValueError`` if no codec makes ``size`` encoded bytes of a chunk of ``chunk_bytes``."""
     if size > encoded_bound(chunk_bytes) + chunk_bytes // 64:
         raise ValueError(f"it holds {size} bytes, more than any codec makes of {chunk_bytes}")
 

@@ -32,7 +32,7 @@ ABSENT = -1
 
 
 class FileState(NamedTuple):
-    """Key, size in bytes (``ABSENT`` if it does not exist) and modification time of one chunk file."""
+    """One chunk file: its key (path in the folder), size in bytes (``ABSENT`` if missing), time of change."""
 
     key: str
     size: int
@@ -126,7 +126,7 @@ class ChunkFiles:
         return _largest_bytes(self, int(time.monotonic() / SIZED_SECONDS))
 
     def check(self, name: str, *, expected_bytes: int | None, fill: object, allow_missing: bool) -> None:
-        """Raise ``ChunkError`` when files are missing, empty, or not of ``expected_bytes`` if given."""
+        """Raise ``ChunkError`` if files are missing (unless allowed), empty, or not of ``expected_bytes``."""
         missing: list[str] = []
         damage: list[FileState] = []
         for state in self.listing():

@@ -1,4 +1,4 @@
-"""Spans, boxes and pieces: which part of which array is read from where."""
+"""Spans, boxes and pieces: parts of an array to read, and where their values go."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Box = tuple[Span, ...]
 
 
 class Piece(NamedTuple):
-    """A box of a volume and where its numbers go."""
+    """A box (a span along every axis) of an array, and the memory ``out`` that its values are read into."""
 
     box: Box
     out: npt.NDArray[Any]
-    """View of the destination with the axes of the volume in its order, of any strides."""
+    """View of the destination, of any strides, whose axes are those of the array in their order."""
 
 
 def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
@@ -55,14 +55,20 @@ def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box,
 
 
 def _within(index: int, start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
-    """Boxes of ``runs`` at one index of the first axis; ``start`` and ``stop`` count from there."""
+    """Yield the boxes of ``runs`` at one index of the first axis.
+
+    ``start`` and ``stop`` are positions within the other axes at that index.
+    """
     shift = index * math.prod(lengths[1:])
     for box, (first, last) in runs(start, stop, lengths[1:]):
         yield ((index, index + 1), *box), (first + shift, last + shift)
 
 
 def cells(pieces: Sequence[Piece], extent: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-    """Cells of a regular grid that overlap the pieces, in grid order, each with the parts of pieces in it."""
+    """Yield the cells of a regular grid that overlap pieces, in grid order.
+
+    ``extent`` is the shape of a cell. Each comes as its index in the grid, with the parts of pieces in it.
+    """
     ranges = [
         range(min(start for start, _ in spans) // step, -(-max(stop for _, stop in spans) // step))
         for spans, step in zip(zip(*(piece.box for piece in pieces), strict=True), extent, strict=True)
@@ -90,7 +96,10 @@ def local(box: Box, within: Box) -> tuple[slice, ...]:
 
 
 def requests(piece: Piece, chunks: tuple[int, ...], most: int) -> Iterator[Piece]:
-    """Cut a piece at chunk edges into parts whose chunks hold at most ``most`` elements, or are one chunk."""
+    """Cut a piece at edges of chunks into parts that are read one after another.
+
+    The chunks of a part hold at most ``most`` elements together, or are one chunk.
+    """
     steps, size = list(chunks), math.prod(chunks)
     for axis in reversed(range(len(chunks))):
         start, stop = piece.box[axis]

@@ -21,7 +21,10 @@ from rankfold.pipeline.text import printable, shortened
 Array = npt.NDArray[Any]
 
 Read = Callable[[tuple[Any, ...]], Array]
-"""Read the outer product of one selection for each axis: a slice of positive step, or ascending indices."""
+"""Function that reads the elements at all combinations of indices, one selection for each axis.
+
+A selection is a slice of positive step, or ascending indices.
+"""
 
 BLOCK_BYTES = 2**24
 """Bytes of the rows that sums, means and loops read at a time, unless one row takes more."""
@@ -35,7 +38,7 @@ def in_one_line(name: str, array: LazyArray) -> str:
 
 
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """Indexing, arithmetic, reductions and methods of NumPy's arrays, for numbers that are not in memory.
+    """Indexing, arithmetic, reductions and methods of NumPy's arrays, for an array that is not in memory.
 
     A subclass has ``shape``, ``dtype`` and ``read_selection``, which is a ``Read``.
     """
@@ -84,7 +87,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
             yield from block
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All numbers in memory."""
+        """The whole array, read into memory."""
         if copy is False:
             raise ValueError("numbers are in a file, so that an array of them is a copy")
         return np.asarray(self[...], dtype)
@@ -96,7 +99,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
             yield self[start : start + step]
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Apply a universal function of NumPy to all numbers, in memory."""
+        """Apply a universal function of NumPy to the whole array, read into memory."""
         if any(isinstance(each, LazyArray) for each in options.get("out") or ()):
             raise TypeError("numbers in a file cannot be written to: numpy.asarray(a) is a copy of them")
         given = [np.asarray(each) if isinstance(each, LazyArray) else each for each in inputs]
@@ -104,35 +107,35 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Array:
-        """All numbers, transposed, in memory."""
+        """The transposed array, read into memory."""
         return np.asarray(self).T
 
     @property
     def real(self) -> Array:
-        """Real parts of all numbers, in memory."""
+        """Real parts of the whole array, read into memory."""
         return np.asarray(self).real
 
     @property
     def imag(self) -> Array:
-        """Imaginary parts of all numbers, in memory."""
+        """Imaginary parts of the whole array, read into memory."""
         return np.asarray(self).imag
 
     # A block of rows at a time ------------------------------------------------------------------------
 
     def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
-        """Sum along axes, a block of rows in memory."""
+        """Sum along axes; reads a block of rows at a time."""
         return self._reduced(np.sum, np.add, axis, dtype, out, keepdims)
 
     def min(self, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
-        """Smallest number along axes, a block of rows in memory."""
+        """Minimum along axes; reads a block of rows at a time."""
         return self._reduced(np.min, np.minimum, axis, None, out, keepdims)
 
     def max(self, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
-        """Largest number along axes, a block of rows in memory."""
+        """Maximum along axes; reads a block of rows at a time."""
         return self._reduced(np.max, np.maximum, axis, None, out, keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
-        """Mean along axes, summed in float64 or wider, a block of rows in memory."""
+        """Mean along axes, summed in float64 or wider; reads a block of rows at a time."""
         wide, given = self._type_of_sums(dtype)
         total = self._reduced(np.sum, np.add, axis, wide, out, keepdims)
         return np.asarray(total / self._count(axis)).astype(given)[()]
@@ -140,7 +143,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
     def var(
         self, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False
     ) -> Any:
-        """Variance along axes by two reads, a block of rows in memory."""
+        """Variance along axes; reads the array twice, a block of rows at a time."""
         wide, given = self._type_of_sums(dtype)
         real = np.zeros(0, wide).real.dtype
         axes = _axes(axis, self.ndim)
@@ -160,7 +163,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
     def std(
         self, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False
     ) -> Any:
-        """Standard deviation along axes by two reads, a block of rows in memory."""
+        """Standard deviation along axes; reads the array twice, a block of rows at a time."""
         return np.sqrt(self.var(axis, dtype, out, ddof, keepdims))
 
     def _type_of_sums(self, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
@@ -196,7 +199,7 @@ METHODS = (
     *("prod", "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "swapaxes", "take"),
     *("tobytes", "tolist", "trace", "transpose"),
 )
-"""Methods of NumPy arrays that read all numbers into memory."""
+"""Methods of NumPy arrays that read the whole array into memory."""
 
 
 def _by_reading(name: str) -> Callable[..., Any]:
@@ -220,9 +223,9 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
-    """The part of an array that a NumPy index selects; reads only the lines that it touches.
+    """The part of an array that a NumPy index selects; reads only the lines of each axis that it touches.
 
-    A line is what one index along an axis selects.
+    A line is all that one index along an axis selects, such as a row.
 
     Raises
     ------
@@ -245,7 +248,7 @@ def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
 
 
 def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
-    """An index for each axis of the array, and None for each new axis."""
+    """Split a NumPy index: an index for each axis of the array, with None in between for each new axis."""
     given = list(key) if isinstance(key, tuple) else [key]
     indices: list[Any] = []
     for each in given:
@@ -269,7 +272,7 @@ def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
 
 
 def _taken(indices: list[Any]) -> int:
-    """Number of axes of the array that indices take, without new axes and ellipses."""
+    """Number of axes of the array that indices apply to; new axes and ellipses do not count."""
     return sum(each is not None and each is not Ellipsis for each in indices)
 
 

@@ -1,12 +1,12 @@
 """Read rectangles and boxes of uncompressed arrays from files, straight into the caller's memory.
 
-Nothing is copied on the way: the kernel scatters into the rows of ``out``. A call moves at most
+Nothing is copied on the way: the operating system reads into the rows of ``out``. A call moves at most
 ``RUN_BYTES``, since Linux cuts every read at 2 GiB and the rest would silently be missing.
 
-Boxes are read from files that hold the plain numbers of an array in C order.
+Boxes are read from files that hold the uncompressed values of an array in C order.
 
-Axes that are read whole and are contiguous in memory are one read of the system. Where the last axis of
-the file is not contiguous in memory (a file of (lat, lon, time), rows = time), numbers pass through
+Axes that are read whole and are contiguous in memory take one system call. Where the last axis of
+the file is not contiguous in memory (a file of (lat, lon, time), rows = time), values pass through
 a small buffer and are transposed there.
 """
 
@@ -41,7 +41,7 @@ SCRATCH_BYTES = 256 * 1024
 
 @contextmanager
 def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[int]:
-    """Open a file of plain numbers and yield its descriptor, which is closed afterwards.
+    """Open a file of uncompressed values and yield its descriptor, which is closed afterwards.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[i
 
 
 class Tile(NamedTuple):
-    """Intersection of a selection and one cell of a grid."""
+    """Intersection of a rectangle that is read and one cell of a grid."""
 
     i: int
     """Row of the cell in the grid."""
@@ -72,7 +72,7 @@ class Tile(NamedTuple):
     rows: Span
     columns: Span
     out: npt.NDArray[Any]
-    """View of the destination."""
+    """View of the part of the destination that this intersection is read into."""
 
 
 def tiles(out: npt.NDArray[Any], rows: Span, columns: Span, extent: tuple[int, int]) -> Iterator[Tile]:
@@ -117,7 +117,10 @@ def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
 
 
 def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
-    """Read a stretch of the file into rows that are not contiguous; discard the bytes between them."""
+    """Read a part of the file into rows of ``out`` that lie apart.
+
+    Discard the bytes between rows of the file.
+    """
     gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
     step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
     for start in range(0, len(out), step):
@@ -146,7 +149,7 @@ def _fill(fd: int, buffers: list[Any], offset: int) -> None:
 
 
 TURN_BYTES = 4 * 2**20
-"""Size of the buffer in which numbers are collected before they are transposed."""
+"""Bytes of the buffer in which values are collected before they are transposed."""
 
 
 def read_plain_box(
@@ -167,7 +170,10 @@ def read_plain_box(
 
 
 def _read(fd: int, out: npt.NDArray[Any], offset: int, shape: tuple[int, ...], at: tuple[slice, ...]) -> None:
-    """Read a box as ``read_plain_box`` does, where the rows of ``out`` are contiguous."""
+    """Fill ``out``, whose rows are contiguous, with box ``at`` of an array in a file.
+
+    See ``read_plain_box``.
+    """
     while len(shape) > 1 and out.shape[-1] == shape[-1] and _together(out):
         wide, span = shape[-1], at[-2]
         out = out.reshape(*out.shape[:-2], out.shape[-2] * wide, copy=False)

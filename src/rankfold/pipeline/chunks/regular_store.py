@@ -43,14 +43,20 @@ MOST_ENTRIES = 1024
 
 
 ELEMENT_BYTES = 16
-"""Bytes of an element of a chunk, at least, that a file may have for each: filters and indexes widen it."""
+"""Bytes that a file may have for each element of its chunk, also if elements are smaller.
+
+Filters and indexes of shards take more than the elements.
+"""
 
 TEXT_BYTES = 2**10
-"""Bytes that a file of a chunk may have for each element of no fixed size, such as text."""
+"""Bytes that a file may have for each element of its chunk, if elements have no fixed size, such as text."""
 
 
 class RegularStore(LocalStore):
-    """A folder of regular files, in which a chunk is no larger than its array can have it."""
+    """Store of a folder.
+
+    It opens only regular files, and refuses chunk files that are too large for their array.
+    """
 
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         super().__init__(root, read_only=read_only)
@@ -91,7 +97,7 @@ class RegularStore(LocalStore):
         return data
 
     def _require_size(self, key: str) -> None:
-        """Raise ``UnfitFileError`` for the file of a chunk that is larger than its array can have it."""
+        """Raise ``UnfitFileError`` if the file of a chunk is larger than a chunk of its array can be."""
         folder = key
         while folder and folder not in self._largest:
             folder = folder.rpartition("/")[0]
@@ -115,7 +121,7 @@ class RegularStore(LocalStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """Bytes of a file or of a part of it: ``get``, run to its end."""
+        """Bytes of a file or of a part of it, as ``get`` returns, but not asynchronous."""
         return asyncio.run(self.get(key, prototype, byte_range))
 
 

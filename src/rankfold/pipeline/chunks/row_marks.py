@@ -1,8 +1,9 @@
 """Detect changes in the first rows of an array without reading all of them.
 
 Appending to a Zarr store leaves full files as they are, and rewrites the last row of chunks if it was not
-full. So files that hold only the rows in question are compared by size and time. Rows whose files also hold
-later rows are compared by a digest of their numbers: at most one row of chunks is read.
+full. So files that hold only the first rows are compared by size and time. Those of the first rows whose
+files also hold later rows are compared by a digest of their values: at most one row of chunks is read. These
+digests are called row marks.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import numpy as np
 from rankfold.pipeline.chunks.geometry import Piece, cells
 
 READ_BYTES = 16 * 2**20
-"""Bytes of numbers that are held at a time while they are digested; at least one chunk."""
+"""Bytes of values that are in memory at a time while their digest is computed; at least one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowMarks:
-    """Digests of the first rows of an array."""
+    """Digests of the first rows of an array: they change if these rows do, not if others are appended."""
 
     layout: str
     """Digest of the type and columns of the array, its chunks and its compression."""
@@ -32,14 +33,14 @@ class RowMarks:
     """Digest of sizes and times of the files that hold only these rows."""
 
     numbers: str
-    """Digest of the numbers in those of the rows whose files also hold later rows."""
+    """Digest of the values in those of the first rows whose files also hold later rows."""
 
     def as_dict(self) -> dict[str, str]:
         """The digests by name, for JSON."""
         return asdict(self)
 
     def beside(self, *facts: object) -> RowMarks:
-        """These marks with ``facts`` added to ``layout``: further facts that must not change."""
+        """Copy with facts that must not change either, such as a selection of columns, added to ``layout``."""
         return replace(self, layout=digest_of(self.layout, *facts))
 
     def change_since(self, earlier: Mapping[str, Any]) -> str:
@@ -58,7 +59,7 @@ WORDS = {
 
 
 def join_marks(marks: Sequence[RowMarks]) -> RowMarks:
-    """Marks of rows that are stored in several arrays, from the marks of each."""
+    """Marks of rows that are stored in several arrays, combined from the marks of each array."""
     names = ("layout", "files", "numbers")
     return RowMarks(*(digest_of(*(getattr(each, name) for each in marks)) for name in names))
 
@@ -75,7 +76,7 @@ def digest_of_rows(
     chunks: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> str:
-    """Digest of the numbers of some rows, chunk by chunk, each of which is decoded once.
+    """Digest of the values of some rows, read chunk by chunk; each chunk is decoded once.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def digest_of_rows(
     span : (start, stop)
         Range of rows, which are indices along the first axis.
     lengths, chunks
-        Lengths of the other axes; shape of a chunk along all of them.
+        Lengths of the other axes; shape of a chunk along all axes, the first included.
     """
     digest = hashlib.blake2b(digest_size=16)
     box = (span, *((0, length) for length in lengths))

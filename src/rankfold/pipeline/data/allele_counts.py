@@ -40,7 +40,7 @@ def sample_axis(axes: tuple[str, ...]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AlleleCounts(Wrapper):
-    """Numbers of copies of each sample that are not the reference, along the first two axes of calls."""
+    """Allele counts (variants, samples): copies that are not the reference; NaN if an allele is missing."""
 
     inner: Volume
 
@@ -54,20 +54,20 @@ class AlleleCounts(Wrapper):
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Native chunks along both axes."""
+        """Native chunks along variants and samples."""
         return self.inner.grids[:2]
 
     @property
     def format(self) -> str:
-        """An axis with its labels; None if the store describes none."""
+        """Kind of store, and that alleles are counted."""
         return f"{self.inner.format}, counts of {self.inner.shape[2]} alleles"
 
     def axis(self, number: int) -> Axis | None:
-        """Read every box as counts into its place; see ``Volume``."""
+        """An axis with its labels; None if the store describes none."""
         return self.inner.axis(number) if hasattr(self.inner, "axis") else None
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy counts of every box to its place; see ``Volume``."""
+        """Read the calls of every box of variants and samples, and write counts into ``out`` of its piece."""
         whole = tuple(unit(grid) for grid in self.grids)
         most = REQUEST_BYTES // (self.inner.dtype.itemsize * self.inner.shape[2])
         for piece in pieces:
@@ -84,7 +84,7 @@ class AlleleCounts(Wrapper):
         out[gone.any(axis=2) | ~(calls >= 0).any(axis=2)] = np.nan
 
     def read_bytes(self, elements: int) -> int:
-        """Memory of reading the store, plus a buffer of calls, masks of them, and counts."""
+        """Most memory of reading so many counts: that of the store, buffers of calls, masks and counts."""
         copies, item = self.inner.shape[2], self.inner.dtype.itemsize
         calls = max(REQUEST_BYTES // item, copies * math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements * copies) + calls * (item + 3) + 8 * calls // copies

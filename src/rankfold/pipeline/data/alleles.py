@@ -19,10 +19,11 @@ SAME_ALLELES = (
 
 
 def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], counted: Sequence[str]) -> str:
-    """Name of a variant: its name and the counted alleles, as ``plink --recode A`` writes it.
+    """Name of a variant: its name in the file and the counted alleles, as ``plink --recode A`` writes it.
 
-    One without a name has its place, contig and position, and all of its alleles in alphabetical order, so
-    that files that count different alleles of it differ after the last underscore alone.
+    ``place`` is its contig and position. These stand in for a missing name, with all of its alleles in
+    alphabetical order. So files that count different alleles of a variant differ only after the last
+    underscore.
 
     >>> variant_name((1, 5), "rs7", ("A", "G"), ("G",)), variant_name((1, 5), ".", ("T", "C"), ("C",))
     ('rs7_G', '1:5:C:T_C')
@@ -33,7 +34,10 @@ def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], cou
 
 
 def other_allele(labels: Iterable[object], wanted: str) -> str:
-    """End of a message if a variant exists, but another of its alleles is counted; else empty."""
+    """End of a message about a ``wanted`` variant that is not among ``labels``.
+
+    It says so if the variant is there with another allele counted; else it is empty.
+    """
     name, _, counted = wanted.rpartition("_")
     pairs = ((each, each.rpartition("_")) for each in map(str, labels))
     found = [each for each, (variant, _, allele) in pairs if variant == name and allele != counted]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
-"""Attributes, by CF conventions, of an array or a coordinate that are kept with its numbers."""
+"""CF attributes of an array or a coordinate that a result keeps."""
 
 LONGEST_ATTRIBUTE = 256
 """Most characters of such an attribute; a longer one is not kept."""
@@ -26,7 +26,10 @@ def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Units that count from a date, and their calendar, for numbers that were not decoded to dates."""
+    """Attributes ``units`` and ``calendar`` of times stored as counts from a date ("days since 1900-01-01").
+
+    Empty if the units do not count from a date. For values that were not decoded to dates.
+    """
     texts = _texts(values, ("units", "calendar"))
     return texts if " since " in texts.get("units", "") else {}
 
@@ -46,14 +49,14 @@ def _texts(values: Mapping[str, Any] | None, names: tuple[str, ...]) -> dict[str
 
 
 def calendar_of(values: Any) -> str | None:
-    """Calendar of times of cftime, which NumPy has no type for; None for other labels."""
+    """Name of the calendar of ``cftime`` times, which have no NumPy type; None for other labels."""
     values = np.asarray(values)
     found = getattr(values.flat[0], "calendar", None) if values.dtype.kind == "O" and values.size else None
     return found if isinstance(found, str) and found else None
 
 
 def attributes_from(facts: Any) -> dict[str, str]:
-    """Check attributes from facts; ``ValueError`` if they are no mapping of text to text."""
+    """Attributes read from the facts of a result; ``ValueError`` if they are no mapping of text to text."""
     texts = facts is None or (
         isinstance(facts, Mapping) and all(isinstance(each, str) for each in (*facts, *facts.values()))
     )

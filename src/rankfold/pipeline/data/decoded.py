@@ -24,12 +24,12 @@ from rankfold.pipeline.data.source import Volume, Wrapper, row_marks
 from rankfold.pipeline.data.stacked import axis_of
 
 REQUEST_BYTES = 4 * 2**20
-"""Bytes of stored numbers that are decoded at once, unless one chunk holds more."""
+"""Bytes of stored values that are decoded at once, unless one chunk holds more."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedVolume(Wrapper):
-    """A volume of decoded values; NaN where a stored number marks a missing value."""
+    """An array of decoded values; NaN where a stored number marks a missing value."""
 
     inner: Volume
     meaning: Meaning
@@ -64,7 +64,7 @@ class DecodedVolume(Wrapper):
         return axis_of(self.inner, number)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place, decoded; see ``Volume``."""
+        """Read and decode every box into ``out`` of its piece; see ``Volume``."""
         whole = tuple(unit(grid) for grid in self.grids)
         for piece in pieces:
             for request in requests(piece, whole, REQUEST_BYTES // self.inner.dtype.itemsize):
@@ -78,7 +78,7 @@ class DecodedVolume(Wrapper):
         self.meaning.decode(raw, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Memory of reading the store, plus a buffer of stored numbers and masks of missing ones."""
+        """Most memory of reading so many elements: that of the store, a buffer of stored values, masks."""
         item = self.inner.dtype.itemsize
         values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements) + values * (item + 3)
@@ -89,10 +89,10 @@ class DecodedVolume(Wrapper):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed; see ``GrowingSource``."""
         return row_marks(self.inner, rows).beside(*self.meaning.facts())
 
 
 def decode_volume(volume: Volume, meaning: Meaning | None) -> Volume:
-    """The volume with its numbers decoded; the volume itself without a rule."""
+    """The array with its values decoded by a rule; the array itself if the rule is None."""
     return volume if meaning is None else DecodedVolume(volume, meaning)

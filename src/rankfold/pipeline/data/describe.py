@@ -14,7 +14,7 @@ from rankfold.pipeline.units import format_bytes
 
 @runtime_checkable
 class StorageFacts(Protocol):
-    """Facts that the sources of this package report in addition to ``Source``."""
+    """Properties that the sources of this package have in addition to those of ``Source``."""
 
     @property
     def format(self) -> str:
@@ -30,7 +30,7 @@ class StorageFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """Description of a matrix."""
+    """Description of a matrix: shape, type, chunks, sizes, and remarks on how it reads."""
 
     name: str
     format: str
@@ -45,7 +45,7 @@ class SourceInfo:
     """True if parts of a chunk can be read without the rest."""
 
     memory_bytes: int
-    """Bytes of all elements."""
+    """Bytes of all elements, zeros included."""
 
     stored_bytes: int
     """Bytes on disk; 0 for a matrix in memory."""

@@ -59,7 +59,10 @@ def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Non
 
 
 def require_lengths(name: str, shape: Sequence[int], dtype: np.dtype[Any], *, what: str = "shape") -> None:
-    """Raise ``InputError`` for an impossible shape of an array or a chunk, as in damaged headers."""
+    """Raise ``InputError`` for an impossible shape of an array or a chunk, as in damaged headers.
+
+    ``what`` names the shape in the message.
+    """
     if not all(isinstance(length, int | np.integer) and not isinstance(length, bool) for length in shape):
         raise InputError(f"{name} has {what} {cut(shape)}, which are not whole numbers. Restore it")
     if min(shape, default=0) < 0 or math.prod(map(int, shape)) * max(1, dtype.itemsize) > MOST_BYTES:
@@ -81,7 +84,7 @@ def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype
 
 
 def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
-    """Rows and columns of a sparse matrix from its attributes, checked."""
+    """Rows and columns of a sparse matrix from an attribute for its shape; ``InputError`` if invalid."""
     values = np.asarray(shape, object).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
     if not isinstance(values, list) or len(values) != 2 or not all(map(_is_length, values)):
         raise InputError(f"{name} is sparse, but says that its shape is {cut(shape)}. Restore it")
@@ -90,7 +93,7 @@ def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
 
 
 def cut(value: object, most: int = 80) -> str:
-    """Text of a value from a file, shortened for a message."""
+    """Text of a value from a file, shortened to ``most`` characters for a message."""
     text = str(tuple(value)) if isinstance(value, list) else str(value)
     return text if len(text) <= most else f"{text[:most]}..."
 
@@ -124,7 +127,7 @@ def beyond_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
     """Raise ``DataError`` for whole numbers of a table that float64 does not hold exactly.
 
-    They are mostly names, which must not be rounded.
+    Such numbers are mostly identifiers, which must not be rounded.
     """
     if (number := _beyond_digits(numbers)) is not None:
         raise DataError(
@@ -152,7 +155,7 @@ _NOTED: set[str] = set()
 def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
     """A whole number that float64 does not hold exactly, or None.
 
-    Looks only at the minimum and the maximum, which takes no memory. Float64 holds powers of two, such as the
+    Looks only at the minimum and the maximum, which takes no memory. Powers of two are exact, such as the
     -2**63 that marks missing values.
     """
     if numbers.dtype.kind not in "iuO" or numbers.dtype.itemsize < 8 or not numbers.size:
@@ -170,7 +173,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
-    """Type of that name, checked to be one that a matrix may have."""
+    """Type of that name; ``InputError`` unless a matrix may have it."""
     try:
         dtype = np.dtype(text)
     except TypeError:
@@ -182,7 +185,10 @@ def parse_dtype(text: str) -> np.dtype[Any]:
 
 
 def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None:
-    """Copy ``x`` into ``out`` of the same shape; ``DataError`` for a number that does not fit the type."""
+    """Copy ``x`` into ``out`` of the same shape; ``DataError`` for a value that the type of ``out`` lacks.
+
+    ``where`` begins the message.
+    """
     if x.dtype == out.dtype or np.can_cast(x.dtype, out.dtype):
         out[...] = x
         return
@@ -195,7 +201,7 @@ def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None
 
 
 def _differs(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Mask of whole numbers, or booleans, that changed in a conversion."""
+    """Mask of values of ``x`` that changed when they were converted to ``out``, of integers or booleans."""
     difference: npt.NDArray[np.bool_]
     if out.dtype.kind == "b":
         difference = (x != 0) & (x != 1)
@@ -212,12 +218,12 @@ def _differs(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_
 
 
 STRIP_BYTES = 4 * 2**20
-"""Bytes of numbers of the source that are held at a time, unless its chunks are taller."""
+"""Bytes of a strip: rows of the source that are in memory before they are converted, at least one chunk."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConvertedSource(Readable):
-    """A source that converts the numbers of another to ``dtype``."""
+    """A matrix whose values are those of another, converted to ``dtype`` as they are read."""
 
     source: Source
     dtype: np.dtype[Any]
@@ -254,16 +260,16 @@ class ConvertedSource(Readable):
             self.convert(out[top : top + len(part)], part, span)
 
     def convert(self, out: npt.NDArray[Any], strip: npt.NDArray[Any], rows: Span) -> None:
-        """Convert the numbers of some rows."""
+        """Convert ``strip``, values of the source in ``rows``, into ``out``."""
         convert_into(out, strip, f"{self.name}, rows {rows[0]}:{rows[1]}")
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Memory of a strip in the old type, of the checks that it fits, and of reading it."""
+        """Most memory of one ``read_into``: a strip of rows in the old type, its checks, and reading it."""
         strip = self._strip(rows, columns)
         return strip * columns * (self.source.dtype.itemsize + 16) + self.source.read_bytes(strip, columns)
 
     def check(self) -> None:
-        """Check the source."""
+        """Raise ``ChunkError`` for damage of the source that can be found without reading the data."""
         self.source.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
@@ -271,11 +277,11 @@ class ConvertedSource(Readable):
         return absence_of(self.source, most)
 
     def fingerprint(self) -> str:
-        """Fingerprint of the source, and the type."""
+        """Digest of the source, followed by the type."""
         return f"{self.source.fingerprint()} {self.dtype.str}"
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed; see ``GrowingSource``."""
         return row_marks(self.source, rows).beside(self.dtype.str)
 
     def _strip(self, rows: int, columns: int) -> int:

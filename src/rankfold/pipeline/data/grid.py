@@ -1,4 +1,4 @@
-"""The cut of one axis of a store into native chunks.
+"""The cut of one axis of a store into native chunks: the parts that are stored and read together.
 
 Chunks of one length take two numbers of memory, however many a header declares; edges are computed on demand.
 """
@@ -15,7 +15,10 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import PlanError
 
 GRAIN_BYTES_CEILING = 256 * 2**20
-"""Bytes of a grain above which it may have fewer rows than the floor: rows are long, so memory decides."""
+"""Bytes of a grain (rows of one matrix product) above which it may have fewer than the usual least rows.
+
+Such rows are long, so memory decides.
+"""
 
 
 MOST_EDGES = 2**24
@@ -31,10 +34,10 @@ class Even(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The cut of one axis of a store into native chunks."""
+    """The cut of one axis of a store into native chunks: ranges of indices that are stored together."""
 
     cuts: npt.NDArray[np.int64] | Even
-    """All edges, or the rule that they follow."""
+    """All edges of chunks, (chunks + 1,), or ``Even`` if they follow from one length."""
 
     splittable: bool
     """True if a part of a chunk can be read without reading the rest."""
@@ -84,7 +87,7 @@ class Grid:
         return min(self.cuts) if isinstance(self.cuts, Even) else int(np.diff(self.cuts).max())
 
     def chunk_of(self, place: int) -> tuple[int, int]:
-        """First place of the chunk that holds ``place``, and first place of the next chunk.
+        """First index of the chunk that holds index ``place``, and first index of the next chunk.
 
         >>> Grid.regular(10, 4, splittable=False).chunk_of(9)
         (8, 10)

@@ -14,10 +14,10 @@ LONGITUDES = ("lon", "long", "longitude", "nav_lon")
 """Names of axes of longitudes, in lower case."""
 
 DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
-"""Units of longitudes in CF conventions, without underscores and capitals."""
+"""CF units of longitudes, in lower case and without underscores."""
 
 NEARLY_360 = 360.0 * (1 - 4 * float(np.finfo(np.float32).eps))
-"""Degrees above which a longitude equals 0 up to rounding."""
+"""Longitudes above it, modulo 360, count as 0: they are 360 up to rounding."""
 
 
 def are_longitudes(axis: Axis) -> bool:
@@ -33,6 +33,6 @@ def are_longitudes(axis: Axis) -> bool:
 
 
 def degrees_east(axis: Axis) -> npt.NDArray[Any]:
-    """Labels of an axis of longitudes from 0 to 360."""
+    """Labels of an axis of longitudes, taken modulo 360 degrees."""
     labels = np.mod(np.asarray(axis.labels, np.float64), 360.0)
     return np.where(labels > NEARLY_360, 0.0, labels)

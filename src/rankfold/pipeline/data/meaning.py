@@ -1,4 +1,4 @@
-"""Attributes of an array that say how its stored numbers become values, and which of them are missing.
+"""Attributes of an array that say how stored numbers become values, and which of them mark missing values.
 
     _FillValue, missing_value      numbers that mark missing values: CF 2.5.1
     scale_factor, add_offset       value = stored x scale_factor + add_offset: CF 8.1
@@ -34,7 +34,7 @@ from rankfold.pipeline.errors import DataError, InputError
 LOG = logging.getLogger("rankfold")
 
 MARKS = ("_FillValue", "missing_value", "MissingValue")
-"""Attributes that name numbers which mark missing values."""
+"""Attributes that list stored numbers which mark missing values."""
 
 OTHER_MARKS = (
     "FillValue",
@@ -54,12 +54,15 @@ OTHER_MARKS = (
     "missing_values",
     "missingValue",
 )
-"""Names that other writers give such attributes. Their 0 marks nothing: it is the default fill of stores."""
+"""Names that other writers give to attributes like ``MARKS``.
+
+A 0 in them is ignored: it is the default fill value of stores.
+"""
 
 BOUNDS = ("valid_range", "valid_min", "valid_max")
 SCALES = ("scale_factor", "add_offset")
 OTHERS = {"ScaleFactor": 1.0, "Offset": 0.0, "Slope": 1.0, "Intercept": 0.0, "slope": 1.0, "intercept": 0.0}
-"""Attributes that scale numbers by non-standard rules, and the value at which they change nothing."""
+"""Attributes that scale stored numbers by non-standard rules, and the value at which they change nothing."""
 
 NAMES = (*MARKS, *OTHER_MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
 """All attributes that are read."""
@@ -70,14 +73,14 @@ class Meaning:
     """Rule that turns stored numbers into values; the default leaves them as they are."""
 
     stored: np.dtype[Any]
-    """Type as which the stored bits are read."""
+    """Type that the stored bits are read as; its sign may differ from that of the array (``_Unsigned``)."""
 
     missing: tuple[float | int, ...] = ()
     """Stored numbers that mark missing values, increasing."""
 
     least: float = -math.inf
     most: float = math.inf
-    """Bounds of valid numbers."""
+    """Bounds of valid numbers, ``least`` and ``most``; numbers outside are missing values."""
 
     of_values: bool = False
     """True if ``least`` and ``most`` apply after scale and offset, not to the stored numbers."""
@@ -100,7 +103,7 @@ class Meaning:
         return np.dtype(np.float32 if exact else np.float64)
 
     def decode(self, raw: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """Decode stored numbers into ``out``."""
+        """Decode stored numbers ``raw`` into ``out``, of the same shape and of type ``dtype``."""
         raw = raw.view(self.stored)
         out[...] = raw
         if self.is_scaled:
@@ -184,22 +187,23 @@ NETCDF_FILLS: dict[str, float | int] = {
     "i8": -(2**63) + 2,
     "u8": 2**64 - 2,
 }
-"""Numbers that netCDF writes where nothing was written, unless ``_FillValue`` says otherwise: netcdf.h."""
+"""Values, by type, that netCDF puts where no data was written, if there is no ``_FillValue``: netcdf.h."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """Number that netCDF puts where nothing was written, in a variable without a fill value of its own."""
+    """Default fill value of netCDF, in a variable without ``_FillValue``: it marks what was never written."""
 
     mark: float | int
     within: float = 0.0
-    """Most distance from ``mark`` of values that were scaled."""
+    """Values this close to ``mark`` count as fill; above 0 if values were scaled, and so rounded."""
 
     @classmethod
     def of(cls, stored: np.dtype[Any], said: Mapping[str, Any]) -> Unwritten | None:
-        """The fill of a variable of a stored type; None for bytes, and if attributes give a mark.
+        """Default fill value of a variable of type ``stored``, as it looks after decoding.
 
-        ``said`` are attributes that values were decoded by.
+        ``said`` are the attributes that values were decoded by. None for types of one byte, and if an
+        attribute marks missing values or changes the sign.
         """
         mark = NETCDF_FILLS.get(f"{stored.kind}{stored.itemsize}")
         if mark is None or any(each in said for each in (*MARKS, *OTHER_MARKS, "_Unsigned")):
@@ -210,7 +214,7 @@ class Unwritten:
         return cls(mark * scale + offset, abs(scale) / 4)
 
     def mask(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Replace the fill by NaN in ``values``.
+        """Replace the fill value by NaN in ``values``, in place.
 
         Raises
         ------
@@ -276,7 +280,13 @@ def _signed(dtype: np.dtype[Any], unsigned: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float | int]:
-    """Numbers of the stored type that an attribute gives; xarray writes those of floats as base64."""
+    """Numbers that mark missing values by an attribute, in the stored type.
+
+    Those that it cannot hold are left out.
+
+    xarray writes floats as base64. With ``resigned``, the sign of the stored type was changed, and marks wrap
+    around with it.
+    """
     found: list[float | int] = []
     for each in value if isinstance(value, list) else [value]:
         number = _parsed(each) if isinstance(each, str) else each
@@ -309,7 +319,7 @@ def _parsed(text: str) -> float | None:
 
 
 def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
-    """The rule with the bounds of valid numbers."""
+    """The rule, with the bounds of valid numbers that attributes ``said`` give."""
     given = {}
     for each, place in zip(BOUNDS[1:], ("least", "most"), strict=True):
         if each in said:
@@ -333,7 +343,10 @@ def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
 
 
 def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> float:
-    """A bound, rounded to the type in which it is compared; infinite beyond the range of that type."""
+    """A bound of valid numbers from an attribute, rounded to the type in which it is compared.
+
+    Infinite if it is beyond the range of that type.
+    """
     if isinstance(value, str | bool) or value is None:
         raise InputError(f"{name} has a bound of valid numbers that is no number: {value!r:.60}")
     number = float(value)

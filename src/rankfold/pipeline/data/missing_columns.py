@@ -1,8 +1,9 @@
 """A matrix without its missing columns, such as places on land in data of the ocean.
 
-These columns are found in the first rows, ``LOOKED_BYTES`` of them, and held as one bit each. So every read
-also checks the columns left out: a number in one of them is an error, never silently lost. Columns that are
-kept may hold NaN; the reductions decide how to treat it.
+A missing column has no number, only NaN. Such columns are looked for in the first rows only, ``LOOKED_BYTES``
+of them. So every read also checks the columns left out: a number in one of them is an error, never silently
+lost. Which columns are kept is held as one bit each. Columns that are kept may hold NaN; the reductions
+decide how to treat it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ COPY_BYTES = 2**20
 """Bytes of the rows of the buffer that are checked and copied at a time."""
 
 BLOCK = 4096
-"""Columns between two cumulative counts of kept columns."""
+"""Number of columns after which a cumulative count of kept columns is stored."""
 
 FIRST_ROW = 2**20
-"""Numbers of a row that are read at once."""
+"""Number of columns that are read at once in the search for missing ones."""
 
 LOOKED_BYTES = 64 * 2**20
 """Bytes of the first rows that are read to find columns without a number; at least one row is read."""
@@ -40,7 +41,10 @@ LOOKED_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnMask:
-    """Mask of kept columns, one bit each, with the number kept before every ``BLOCK`` of them."""
+    """Mask of kept columns, one bit each, and how many are kept before every ``BLOCK``-th column.
+
+    ``length`` is the number of all columns.
+    """
 
     bits: npt.NDArray[np.uint8]
     before: npt.NDArray[np.int64]
@@ -64,7 +68,7 @@ class ColumnMask:
         return bits[start - first * 8 : stop - first * 8].view(bool)
 
     def place(self, index: int) -> int:
-        """Column in the matrix of kept column ``index``."""
+        """Index in the whole matrix of the kept column that has number ``index`` among those kept."""
         block = int(np.searchsorted(self.before, index, side="right")) - 1
         mask = self.mask(block * BLOCK, min(self.length, (block + 1) * BLOCK))
         return block * BLOCK + int(np.flatnonzero(mask)[index - int(self.before[block])])
@@ -77,12 +81,12 @@ class ColumnMask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WithoutMissing(Wrapper):
-    """The columns of another matrix in whose first rows there is a number."""
+    """A matrix without the columns that are NaN throughout its first rows."""
 
     inner: Source
     chosen: ColumnMask
     looked: int = 1
-    """Number of rows that were looked at."""
+    """Number of first rows in which missing columns were looked for."""
 
     @property
     def name(self) -> str:
@@ -153,7 +157,7 @@ class WithoutMissing(Wrapper):
         return digest.hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed; see ``GrowingSource``."""
         kept = hashlib.blake2b(self.chosen.bits.data, digest_size=16).hexdigest()
         return row_marks(self.inner, rows).beside(kept)
 
@@ -162,9 +166,9 @@ class WithoutMissing(Wrapper):
         return self.dtype.itemsize * unit(self.inner.row_grid)
 
     def _edge(self, index: int) -> int:
-        """First column in the matrix that belongs to kept column ``index``.
+        """First column of the whole matrix that is read for a span of columns that begins at kept ``index``.
 
-        Columns left out belong to the kept one before them. Edges of chunks are an exception, so that reading
+        Columns left out are read with the kept one before them, except after an edge of a chunk. So reading
         along the grid never reads a chunk twice.
         """
         if index == 0:
@@ -178,7 +182,10 @@ class WithoutMissing(Wrapper):
     def _sift(
         self, buffer: npt.NDArray[Any], mask: npt.NDArray[np.bool_], out: npt.NDArray[Any], corner: Span
     ) -> None:
-        """Copy kept columns, a few rows at a time, and check that the others are NaN."""
+        """Copy kept columns of ``buffer`` into ``out``, a few rows at a time; check that others are NaN.
+
+        ``mask`` is True for kept columns; ``corner`` is the row and column of the buffer in the whole matrix.
+        """
         if mask.all():
             out[...] = buffer
             return
@@ -202,9 +209,9 @@ class WithoutMissing(Wrapper):
 
 
 def without_missing_columns(source: Source) -> Source:
-    """The matrix without columns that are NaN in its first rows; itself if there are none.
+    """The matrix without columns that are NaN in its first rows; the matrix itself if there are none.
 
-    Reads one row, and ``LOOKED_BYTES`` of rows where that one is not full.
+    Reads one row; where that has NaN, further rows, ``LOOKED_BYTES`` in all.
     """
     if source.dtype.kind != "f":
         return source

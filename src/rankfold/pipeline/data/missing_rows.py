@@ -1,7 +1,7 @@
 """A matrix without its missing rows, such as months without a measurement in data of a field.
 
-These rows are found by a read when the matrix is opened. It covers as many columns as it takes to see a
-number in each row: only the first chunks, if these have some. Rows that are kept may hold NaN; the reductions
+A missing row has no number, only NaN. Such rows are found by a read when the matrix is opened. It covers only
+as many columns as are needed to see a number in each row. Rows that are kept may hold NaN; the reductions
 decide how to treat it.
 """
 
@@ -21,7 +21,7 @@ from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 
 READ_BYTES = 8 * 2**20
-"""Bytes of numbers that are checked together, unless one chunk holds more."""
+"""Bytes of values that are read and checked together, unless one chunk holds more."""
 
 MOST_NAMES = 4
 """Most rows that a message names."""
@@ -31,7 +31,7 @@ LOG = logging.getLogger("rankfold")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PresentRows(SelectedSource):
-    """The rows of another matrix that have a number."""
+    """The rows of another matrix that have at least one number, not only NaN."""
 
     @property
     def name(self) -> str:
@@ -47,9 +47,9 @@ class PresentRows(SelectedSource):
 
 
 def without_missing_rows(source: Source, names: Names | None = None) -> Source:
-    """The matrix without rows that are NaN throughout; itself if there are none.
+    """The matrix without rows that are NaN throughout; the matrix itself if there are none.
 
-    Reads the matrix, and logs how many rows are left out.
+    Reads as much of the matrix as shows a number in each row, and logs how many rows are left out.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def without_missing_rows(source: Source, names: Names | None = None) -> Source:
 
 
 def _tell(source: Source, there: npt.NDArray[np.bool_], names: Names | None) -> None:
-    """Log which rows are left out."""
+    """Log the number and the first few of the rows left out; ``there`` is a mask of rows that are kept."""
     gone = np.flatnonzero(~there)
     first = [str(at) if names is None else names.title(int(at)) for at in gone[:MOST_NAMES]]
     more = ", ..." if len(gone) > MOST_NAMES else ""

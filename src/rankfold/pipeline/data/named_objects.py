@@ -1,4 +1,4 @@
-"""Names of the rows and columns of frames, Series and DataArrays.
+"""Names of the rows and columns of pandas-like frames and Series, and of xarray DataArrays.
 
 These objects are recognized by their attributes, so neither pandas nor xarray is ever imported.
 """
@@ -17,14 +17,14 @@ from rankfold.pipeline.data.names import Axis, Names, labels_of
 Array = npt.NDArray[Any]
 
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{9})?")
-"""Pattern of a label that was a date."""
+"""Pattern of a text label that was made of a NumPy date."""
 
 TIME = re.compile(r"(-?\d+)-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{6}))?")
-"""Pattern of a label that was a time of cftime."""
+"""Pattern of a text label that was made of a time of ``cftime``."""
 
 
 def is_counted(index: Any) -> bool:
-    """True if an index is the default count of pandas from 0, which names nothing.
+    """True if an index is the default index of pandas, a count from 0, which names nothing.
 
     The index of rows 500 to 599 of a frame counts too, but from 500, and so names its rows.
     """
@@ -50,7 +50,10 @@ def axes_of_array(x: Any) -> list[Axis]:
 
 
 def names_of_values(values: Any) -> Names | None:
-    """Names of the numbers of a Series, a frame of one row or column, or a DataArray; else None."""
+    """Names of the elements of a vector: a Series, a frame of one row or column, or a DataArray.
+
+    Else None.
+    """
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
         return names_along(values, int(values.ndim == 2 and len(values) == 1))
     is_labeled = hasattr(values, "dims") and hasattr(values, "coords")
@@ -67,7 +70,7 @@ def names_along(values: Any, axis: int) -> Names | None:
 
 
 def times_of_calendar(labels: Array, calendar: str) -> Array:
-    """Times of cftime from labels that ``labels_of`` made of them; other labels unchanged."""
+    """Convert text labels back to the ``cftime`` times they were made of; other labels stay unchanged."""
     found = [TIME.fullmatch(each) for each in labels] if labels.dtype.kind == "U" else [None]
     try:
         cftime = importlib.import_module("cftime")
@@ -84,7 +87,7 @@ def times_of_calendar(labels: Array, calendar: str) -> Array:
 
 
 def dates_among(labels: Array) -> Array:
-    """Dates from labels that ``labels_of`` made of them; other labels unchanged."""
+    """Convert text labels back to the NumPy dates they were made of; other labels stay unchanged."""
     if labels.dtype.kind != "U" or not all(DATE.fullmatch(each) for each in labels):
         return labels
     return labels.astype("datetime64[ns]")

@@ -1,8 +1,9 @@
 """Names of the rows or columns of a matrix: labels along one axis, or along several that are stacked.
 
-A table has a label for each column. A field has an axis for each coordinate, and a column is a place: one
-label of each axis, in C order; places on land may be left out. Two matrices are compared by these
-labels, so that columns in another order are found, and a message names the first label that differs.
+A table has a label for each column. A field (time x latitude x longitude) has an axis for each coordinate,
+and each column is a place of its grid: one label of each axis, in C order; places on land may be left out. A
+place is an index along one axis, or the flat index in C order over several. Two matrices are compared by
+these labels, so that columns in another order are found, and a message names the first label that differs.
 
 The trap: coordinates are stored with 32 bits in one file and with 64 in the next, so numbers are compared
 within what 32 bits hold.
@@ -39,20 +40,20 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 PLACE = re.compile(r"[0-9]{1,18}")
-"""Pattern of a label that may be the number of a place."""
+"""Pattern of a text label that may be the index of a row or column."""
 
 MOST_LABELS = 2**16
-"""Most labels that are held along an axis; of more, a digest tells only whether they are equal."""
+"""Most labels of an axis that are kept; of more, only a digest is, which shows if two axes are equal."""
 
 MOST_TEXT = 2**20
-"""Most characters of all labels together that are held along an axis."""
+"""Most characters, over all labels of an axis, for which they are kept."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-"""Share of the largest number along an axis by which two equal coordinates may differ."""
+"""Most difference of two coordinates that count as equal, as a share of the largest one along the axis."""
 
 
 def labels_of(values: Any) -> Array | None:
-    """Labels of an axis as text or real numbers; None for values that are no labels.
+    """Values as labels of an axis, (n,), text or finite real numbers; None if they cannot be labels.
 
     >>> labels_of([b"a", "b"]).tolist(), labels_of([1.5, float("nan")])
     (['a', 'b'], None)
@@ -76,7 +77,7 @@ def labels_of(values: Any) -> Array | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One axis: its name, its length, and a label for each place, or a digest of them, or neither."""
+    """One axis: its name, its length, and a label for each index along it, a digest of them, or neither."""
 
     name: str
     length: int
@@ -87,7 +88,10 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, length: int, values: Any, attributes: Mapping[str, Any] | None = None) -> Axis:
-        """Axis with labels if there is one for each place; ``values`` are read by slices."""
+        """Axis with ``values`` as labels; without labels if they are not ``length`` text or finite numbers.
+
+        ``values`` may be None, or an array in a file, which is read by slices.
+        """
         said = attributes_in(attributes)
         if values is None or tuple(np.shape(values)) != (length,):
             return cls(name, length)
@@ -129,7 +133,7 @@ class Axis:
         return bool((self.find(other.labels) == np.arange(self.length)).all())
 
     def find(self, labels: Array) -> Int64:
-        """Place of each label; -1 for a label that is missing, -2 for one that occurs twice.
+        """Index of each of ``labels`` along this axis, (n,); -1 if it is missing here, -2 if it occurs twice.
 
         >>> Axis.of("", 3, ["a", "b", "c"]).find(np.array(["c", "x", "a"])).tolist()
         [2, -1, 0]
@@ -158,7 +162,7 @@ class Axis:
         return np.where(twice, -2, np.where(there, order[at], -1))
 
     def as_json(self) -> dict[str, Any]:
-        """Facts of the axis for a result."""
+        """The axis as JSON values, for the facts of a result."""
         facts: dict[str, Any] = {"axis": self.name, "length": self.length}
         facts |= {"attributes": dict(self.attributes)} if self.attributes else {}
         if self.labels is not None:
@@ -211,7 +215,7 @@ def distinct(axis: Axis) -> Axis:
 
 
 def _add(mark: hashlib.blake2b, labels: Array) -> None:
-    """Add labels to a digest, which is the same for text of any width, and for numbers of any type."""
+    """Add labels to a digest; it does not depend on the width of text or on the type of numbers."""
     if labels.dtype.kind == "U":
         mark.update(json.dumps(labels.tolist()).encode())
     else:
@@ -219,7 +223,7 @@ def _add(mark: hashlib.blake2b, labels: Array) -> None:
 
 
 def _exactly(own: Array, labels: Array) -> Int64:
-    """Place of each label among ``own``, compared exactly; see ``Axis.find``."""
+    """Index in ``own`` of each label, compared exactly; -1 if it is missing, -2 if it occurs twice."""
     order = np.argsort(own, kind="stable")
     near = own[order]
     at = np.searchsorted(near, labels)
@@ -233,17 +237,24 @@ def _exactly(own: Array, labels: Array) -> Int64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """Names of the rows, or the columns, of a matrix."""
+    """Names of the rows, or of the columns, of a matrix: labels along one axis or several.
+
+    A matrix that is stacked from an array of several axes has several. Its row or column is then named by one
+    label of each.
+    """
 
     axes: tuple[Axis, ...]
     """One axis, or several that are stacked in C order."""
 
     places: Int64 | None = None
-    """Places that exist, in the order of the matrix; None for all."""
+    """Flat index over the stacked axes of each row or column, (n,); None if all exist, in C order."""
 
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Names | None:
-        """Names along some axes; None unless one has labels, or there are several and all have names."""
+        """Names of rows or columns along these axes.
+
+        None if no axis has labels, unless there are several axes and all have names.
+        """
         labeled = any(axis.is_labeled for axis in axes)
         named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
         return cls(tuple(axes)) if labeled or named else None
@@ -261,7 +272,7 @@ class Names:
         return math.prod(axis.length for axis in self.axes)
 
     def take(self, places: Array | None) -> Names:
-        """Names at some places, in that order."""
+        """Names of the rows or columns with these indices, in that order; of all if None."""
         if places is None:
             return self
         if len(self.axes) == 1 and self.places is None and self.axes[0].labels is not None:
@@ -280,7 +291,7 @@ class Names:
 
     @property
     def shuffled_numbers(self) -> Int64 | None:
-        """Labels (n,) that are the numbers from 0 to n - 1 in another order; None for others."""
+        """Labels (n,) as numbers if they are a permutation of 0 to n - 1, but not in order; else None."""
         labels = self.labels
         if labels is None or labels.dtype.kind not in "iuU":
             return None
@@ -291,7 +302,10 @@ class Names:
         return numbers if (numbers != places).any() and (np.sort(numbers) == places).all() else None
 
     def coordinate(self, axis: str) -> npt.NDArray[np.float64] | None:
-        """Coordinate (n,) of each place along one of several axes; None if that axis has no numbers."""
+        """Coordinate (n,) of each row or column along the axis of a name.
+
+        None unless that has numeric labels.
+        """
         found = [number for number, each in enumerate(self.axes) if each.name == axis]
         labels = self.axes[found[0]].labels if found else None
         if labels is None or labels.dtype.kind == "U":
@@ -300,7 +314,7 @@ class Names:
         return np.asarray(labels, np.float64)[indices]
 
     def word(self, number: int) -> str:
-        """Name of a row or column in a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""
+        """Name of a row or column for a message, as ``'income'`` in quotes, or ``lat 50.0, lon 30.0``."""
         title = self.title(number)
         labels = self.axes[0].labels
         return (
@@ -308,7 +322,10 @@ class Names:
         )
 
     def along_axes(self, start: int, stop: int) -> list[Array]:
-        """Labels of rows or columns ``start:stop`` along each axis; places if the axis has no labels."""
+        """Labels of rows or columns ``start:stop``, an array for each axis.
+
+        Indices if an axis has no labels.
+        """
         places = np.arange(start, stop) if self.places is None else self.places[start:stop]
         indices = np.unravel_index(places, [axis.length for axis in self.axes])
         pairs = zip(self.axes, indices, strict=True)
@@ -338,15 +355,15 @@ class Names:
         return np.array_equal(self._lines(), other._lines())
 
     def is_on_axes_of(self, other: Names) -> bool:
-        """True if both have the same axes with the same labels, though perhaps other places along them."""
+        """True if both have the same axes with the same labels; their rows or columns there may differ."""
         return Names(self.axes).is_like(Names(other.axes))
 
     def _lines(self) -> Int64:
-        """Numbers of all places, in the order of the matrix."""
+        """Flat index over the stacked axes of each row or column, (n,)."""
         return np.arange(self._whole) if self.places is None else self.places
 
     def find(self, wanted: Names) -> Int64:
-        """Place here of each wanted name; -1 for a name that is missing here, -2 for one that occurs twice.
+        """Row or column here of each wanted name, (n,); -1 if it is missing here, -2 if it occurs twice.
 
         Raises
         ------
@@ -377,7 +394,10 @@ class Names:
         return np.where(lost < 0, lost, places)
 
     def find_on_some_axes(self, wanted: Names) -> Int64:
-        """Like ``find``, for names along fewer axes than the wanted have, such as latitudes of a grid."""
+        """Row or column here of each wanted name, where names here may have only some of its axes.
+
+        So weights by latitude are found for each place of a grid. -1 and -2 as in ``find``.
+        """
         own = [axis.name for axis in self.axes]
         some = [number for number, axis in enumerate(wanted.axes) if axis.name in own]
         if len(some) == len(wanted.axes) or len(some) < len(own):
@@ -389,7 +409,10 @@ class Names:
         return self.find(Names(axes))[lines]
 
     def as_json(self) -> dict[str, Any] | None:
-        """Facts of the names for a result; None if places have more runs than facts may keep."""
+        """The names as JSON values, for the facts of a result.
+
+        None if ``places`` have too many runs (``MOST_LABELS``) to be kept.
+        """
         facts: dict[str, Any] = {"axes": [axis.as_json() for axis in self.axes]}
         if self.places is None:
             return facts
@@ -410,12 +433,16 @@ class Names:
 
 
 def _number(label: object) -> str:
-    """Text of a label in messages and pictures: coordinates in six digits, which 32 bits hold."""
+    """Text of a label for messages and plots: long coordinates with six digits, as float32 holds."""
     return f"{label:.6g}" if isinstance(label, float) and len(str(label)) > 8 else str(label)
 
 
 def find_along(own: Axis, wanted: Axis) -> Int64:
-    """Place along ``own`` of each place along ``wanted``; longitudes that differ are compared modulo 360."""
+    """Index along ``own`` of each label of ``wanted``; -1 if it is missing, -2 if it occurs twice.
+
+    Longitudes that differ are compared modulo 360. ``ValueError`` if the axes differ, and labels of one of
+    them are missing or not kept.
+    """
     if own.is_like(wanted):
         return np.arange(wanted.length)
     if own.labels is not None and wanted.labels is not None:
@@ -426,7 +453,7 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
 
 
 def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
-    """Place along ``own`` of each of the wanted ``labels``, and True if they were compared modulo 360."""
+    """Index along ``own`` of each of the wanted ``labels``, and True if they were compared modulo 360."""
     found = own.find(labels)
     if (found < 0).any() and are_longitudes(own) and are_longitudes(wanted):
         modulo = replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
@@ -436,7 +463,7 @@ def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
 
 
 def turned_axis(own: Names, wanted: Names) -> str | None:
-    """Name of the axis of longitudes that equal those of another matrix only modulo 360; None without one."""
+    """Name of an axis of longitudes that equal those of another matrix only modulo 360; None without one."""
     for axis, other in itertools.product(own.axes, wanted.axes):
         if axis.name != other.name or axis.labels is None or other.labels is None:
             continue
@@ -452,21 +479,24 @@ def _axes_in_words(names: Names) -> str:
 def find_places(
     own: Names | None, wanted: Names | None, one: str, name: str, whose: str, remedy: str = ""
 ) -> Int64 | None:
-    """Places of rows or columns of one matrix among those of another; None if both are the same.
+    """Index in one matrix of each row or column of another, by their names.
+
+    None if both are in the same order.
 
     Parameters
     ----------
     own, wanted : Names, optional
         Names that are searched, and names to find; None is returned if either is None.
     one : {"row", "column"}
+        What the names are of.
     name, whose, remedy : str
-        Names of both matrices in messages, and the end of messages.
+        Names of the matrices of ``own`` and ``wanted`` in messages, and the end of messages.
 
     Raises
     ------
     InputError
-        A wanted name is missing, or occurs twice; or the axes differ. For columns also if one side has no
-        names, and the names of the other are the numbers of places in another order.
+        A wanted name is missing, or occurs twice; or the axes differ. For columns also if one matrix has no
+        names, and the names of the other are the numbers from 0 in another order.
     """
     if one == "column":
         require_order(own, wanted, name, whose)
@@ -489,9 +519,10 @@ def find_places(
 
 
 def require_order(own: Names | None, wanted: Names | None, name: str, whose: str) -> None:
-    """Raise ``InputError`` if one side has no names of columns, and those of the other are shuffled numbers.
+    """Raise ``InputError`` if one matrix has no column names, and those of the other are shuffled numbers.
 
-    Columns 3, 1, 0, 2 may be those of a counted frame, or of an array in this very order.
+    Columns named 3, 1, 0, 2 may be meant by number, or by position: the first one is column 0 of the matrix
+    without names.
     """
     if (own is None) == (wanted is None):
         return
@@ -509,14 +540,17 @@ def require_order(own: Names | None, wanted: Names | None, name: str, whose: str
 def names_as_json(
     rows: Names | None, columns: Names | None, attributes: Attributes | None = None
 ) -> dict[str, Any]:
-    """Names of both sides, and attributes of the numbers, as facts; empty if there are none."""
+    """Names of rows and columns, and attributes of the values, as facts of a result; empty without any."""
     found = {"rows": rows and rows.as_json(), "columns": columns and columns.as_json()}
     found["attributes"] = dict(attributes) if attributes else None
     return {side: facts for side, facts in found.items() if facts}
 
 
 def names_from(facts: Any, axis: int) -> Names | None:
-    """Names of one side from the facts of both; ``ValueError`` if they are invalid."""
+    """Names of the rows (0) or columns (1), from what ``names_as_json`` returned; None if it has none.
+
+    ``ValueError`` if they are invalid.
+    """
     if facts is None:
         return None
     if not isinstance(facts, Mapping):
@@ -526,9 +560,10 @@ def names_from(facts: Any, axis: int) -> Names | None:
 
 
 def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names | None:
-    """Names of the rows (0), or of the columns before any step (1), of the matrix of a result.
+    """Names of the rows (0) or columns (1) of the matrix of a result, from its facts; None if it has none.
 
-    None also for rows that are not those of the matrix, but queries or targets.
+    Columns are those before any preparation step. Also None for rows of a result that belong to queries or
+    targets, not to the matrix. ``place`` names the result in messages.
 
     Raises
     ------
@@ -545,7 +580,10 @@ def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names
 
 
 def attributes_of_result(place: object, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Attributes that a result keeps of the numbers of its matrix; ``DataError`` if they are invalid."""
+    """Attributes of the values of its matrix, such as units, that a result keeps.
+
+    ``DataError`` if invalid.
+    """
     try:
         return attributes_from((facts["input"].get("names") or {}).get("attributes"))
     except (ValueError, AttributeError) as error:
@@ -564,7 +602,7 @@ class Named:
     if TYPE_CHECKING:
         named: tuple[Axis, ...]
         attributes: Attributes
-        """Attributes of its numbers, such as units."""
+        """Attributes of its values, such as units."""
 
     def axis(self, number: int) -> Axis | None:
         """An axis with its labels; None if axes have no names."""

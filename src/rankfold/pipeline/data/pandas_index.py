@@ -17,7 +17,7 @@ from rankfold.pipeline.data.named_objects import dates_among
 from rankfold.pipeline.data.names import Array
 
 LEVEL_TYPES = ("string", "integer", "floating", "boolean")
-"""Kinds of levels whose labels can be read from their printed form."""
+"""Kinds (``inferred_type``) of levels of a MultiIndex whose labels can be read from their printed form."""
 
 
 UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
@@ -25,7 +25,7 @@ UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, RecursionError,
 
 
 def attributes_of_index(index: Any) -> dict[str, str]:
-    """Attributes that the text of labels lacks: a time zone, a unit of time, or names of levels."""
+    """Facts on an index that the text of its labels lacks: a time zone, a time unit, or names of levels."""
     kind = type(index).__name__
     if kind == "DatetimeIndex" and index.tz is not None:
         return {"time_zone": str(index.tz)}
@@ -39,7 +39,10 @@ def attributes_of_index(index: Any) -> dict[str, str]:
 
 
 def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], name: str | None) -> Any:
-    """The index that labels came from; of text if that fails, such as for a zone that is not known here."""
+    """Rebuild the pandas index that labels were made of, by ``attributes_of_index``.
+
+    An index of text if that fails, such as for a time zone that is not known here.
+    """
     try:
         if "time_zone" in attributes:
             dates = pandas.to_datetime(labels, utc=True, format="ISO8601")

@@ -1,7 +1,8 @@
-"""A selection of places along an axis, in any order: runs with a step, and how to fetch them.
+"""A selection of indices along an axis, in any order: runs with a step, and how to read them.
 
-A million single places are still arithmetic on runs. Where an axis is stored in chunks that are decoded
-whole, places of one chunk are fetched together; elsewhere they are fetched together unless gaps are long.
+A place is an index along the axis. A run is a first place, a number of places and a step, so a long selection
+is arithmetic on a few runs. Where an axis is stored in chunks that are decoded whole, places of one chunk are
+read together; elsewhere places are read together unless gaps between them are long.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PRINT_LENGTH = 40
 
 
 class Part(NamedTuple):
-    """A run of ``size`` places from ``first`` on, ``step`` apart, which goes to ``at`` in the output."""
+    """A run of ``size`` indices from ``first`` on, ``step`` apart; ``at`` is where they go in the output."""
 
     first: int
     size: int
@@ -35,7 +36,7 @@ class Part(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """One past the last place."""
+        """One past the last index."""
         return self.first + (self.size - 1) * self.step + 1
 
 
@@ -47,7 +48,7 @@ class Fetch(NamedTuple):
 
     @property
     def direct(self) -> bool:
-        """True if it can be read straight to its place."""
+        """True if all of it is wanted, in order: it can be read straight into the output."""
         return len(self.parts) == 1 and (self.parts[0].step == 1 or self.parts[0].size == 1)
 
     @property
@@ -58,20 +59,20 @@ class Fetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picks:
-    """Selected places along an axis, as runs."""
+    """Selected indices along an axis, as runs."""
 
     runs: npt.NDArray[np.int64]
-    """First place, number of places and step of every run, (n, 3)."""
+    """First index, number of indices and step of every run, (n, 3)."""
 
     ends: npt.NDArray[np.int64]
-    """Cumulative number of places up to and including each run, (n,)."""
+    """Cumulative number of selected indices up to and including each run, (n,)."""
 
     words: str
     """Text for messages: ``columns 0:50,60``, or ``2000 columns`` if a list would be too long."""
 
     @property
     def count(self) -> int:
-        """Number of places."""
+        """Number of selected indices."""
         return int(self.ends[-1])
 
     @property
@@ -80,12 +81,12 @@ class Picks:
         return len(self.runs) == 1 and int(self.runs[0, 2]) == 1
 
     def places(self, span: Span | None = None) -> npt.NDArray[np.int64]:
-        """Places of a span of the selection, or of all of it."""
+        """Indices along the axis, (n,), of a span (start, stop) of the selection, or of all of it."""
         parts = self.parts(span or (0, self.count))
         return np.concatenate([part.first + part.step * np.arange(part.size) for part in parts])
 
     def parts(self, span: Span) -> Iterator[Part]:
-        """The runs, or parts of them, that make up a span of the selection."""
+        """Yield the runs, or parts of them, that make up a span (start, stop) of the selection."""
         first = int(np.searchsorted(self.ends, span[0], side="right"))
         for run in range(first, len(self.runs)):
             start, count, step = self.runs[run].tolist()
@@ -96,7 +97,10 @@ class Picks:
             yield Part(start + (a - begin) * step, b - a, step, a - span[0])
 
     def grid(self, inner: Grid) -> Grid:
-        """Chunks of the selection: with an edge if the next place lies in another chunk."""
+        """Cut of the selection into chunks, where the axis is cut as ``inner``.
+
+        It has an edge wherever the next selected index lies in another chunk.
+        """
         edges, at, last = [0], 0, -1
         for part in self.parts((0, self.count)):
             low = int(np.searchsorted(inner.edges, part.first, side="right")) - 1
@@ -109,10 +113,10 @@ class Picks:
         return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable, inner.scattered)
 
     def fetches(self, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
-        """Pieces to read for a span of the selection from an axis that is cut as ``grid``.
+        """Yield the pieces to read for a span of the selection from an axis that is cut as ``grid``.
 
-        Where the grid can be split, places at most ``gap`` apart are read with the numbers between them, at
-        most ``most`` places at a time.
+        Where chunks can be read in part, indices at most ``gap`` apart are read together with those between
+        them, at most ``most`` indices at a time.
         """
         fetch: Fetch | None = None
         cell = -1
@@ -125,7 +129,7 @@ class Picks:
             yield fetch
 
     def _split(self, span: Span, grid: Grid, gap: int, most: int) -> Iterator[tuple[Part, int]]:
-        """Yield parts that are read as one, each with the number of its chunk."""
+        """Yield parts of runs that are read in one piece, each with the number of its chunk."""
         for part in self.parts(span):
             if grid.splittable and part.step == 1:
                 yield part, 0
@@ -143,7 +147,10 @@ class Picks:
 
 
 def _join(fetch: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Grid) -> Fetch | None:
-    """Join a fetch and a part, if reading them together costs no more; else None."""
+    """Fetch that reads a part along with an earlier fetch; None if that would cost more than two reads.
+
+    ``same`` is True if both lie in one chunk; ``gap``, ``most`` and ``grid`` as in ``Picks.fetches``.
+    """
     stop = fetch.inner[1]
     if fetch.direct and part.step == 1 and fetch.parts[0].step == 1 and part.first == stop:
         before = fetch.parts[0]
@@ -155,7 +162,10 @@ def _join(fetch: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Gr
 
 
 def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | None:
-    """Parse a selection and check it against the length of its axis; None for all of it."""
+    """Parse a selection and check it against the length of its axis; None if all is selected.
+
+    ``what`` ("row" or "column") and ``name``, of the matrix, are for messages.
+    """
     if selection is None:
         return None
     listed = selection if isinstance(selection, list | tuple) else ()
@@ -191,7 +201,7 @@ def _word(item: Any) -> str:
 
 
 def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
-    """First place, count and step of every run, (n, 3)."""
+    """First index, count and step of every run of a selection, (n, 3); ``text`` begins messages."""
     if isinstance(selection, np.ndarray):
         if selection.dtype == bool and selection.shape != (length,):
             raise InputError(f"{text} is a mask of shape {selection.shape}; it must have shape ({length},)")
@@ -210,7 +220,7 @@ def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
 
 
 def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.NDArray[np.int64]:
-    """Runs of single places; consecutive ones are joined."""
+    """Runs (n, 3) of single indices; consecutive ones are joined."""
     for place in (places.min(initial=0), places.max(initial=0)):
         _inside(int(place), length - 1, length, text)
     places = np.where(places < 0, places + length, places)
@@ -220,7 +230,7 @@ def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.ND
 
 
 def _run(item: Any, length: int, text: str) -> tuple[int, int, int]:
-    """First place, count and step of a slice or a number."""
+    """First index, count and step of a slice or a number."""
     if isinstance(item, str):
         item = _parse(item, text)
     if isinstance(item, slice):
@@ -253,14 +263,17 @@ def _parse(text: str, request: str) -> int | slice:
 
 
 def _inside(place: int, most: int, length: int, text: str) -> int:
-    """A place, negative ones counted from the end; ``InputError`` for one out of range."""
+    """An index, negative ones counted from the end.
+
+    ``InputError`` if it is above ``most`` or below -length.
+    """
     if not -length <= place <= most:
         raise InputError(f"{text} goes beyond them: {place}. Give numbers from 0 to {most}")
     return place + length if place < 0 else place
 
 
 def _require_distinct(runs: npt.NDArray[np.int64], what: str, words: str) -> None:
-    """Raise if a place is selected twice: a repeated row or column is hardly ever intended."""
+    """Raise if an index is selected twice: a repeated row or column is hardly ever intended."""
     in_order = runs[np.argsort(runs[:, 0], kind="stable")]
     lasts = in_order[:, 0] + (in_order[:, 1] - 1) * in_order[:, 2]
     if (in_order[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():

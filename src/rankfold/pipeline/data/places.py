@@ -1,7 +1,7 @@
-"""The place of an element of a matrix in the array that it was made from: its cell, and its coordinates.
+"""The position of an element of a matrix in the array that it was made from: indices and coordinates there.
 
-Rows and columns may be selected, columns of places on land left out, axes stacked. A person who is to fix
-a number needs its place in the array.
+A matrix may be made from an array by selecting rows and columns, leaving out missing columns and stacking
+axes. A person who is to fix a value needs its position in the array.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def place_of(source: Source, row: int, column: int) -> str:
-    """Text for an element: its row and column in the whole matrix, from 0, and its names.
+    """Text on the position of an element: its row and column in the whole matrix, from 0, and its names.
 
-    As ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
+    Such as ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
     """
     if isinstance(source, RealParts):
         (row, column), source = source.place(row, column), source.inner
@@ -52,7 +52,7 @@ def place_of(source: Source, row: int, column: int) -> str:
 
 
 def _called(source: Source, row: int, column: int) -> str:
-    """Names of an element of a matrix, as ``row 'AAC-1', column 'income'``; empty without names."""
+    """Text with the names of an element's row and column, as ``row 'AAC-1', column 'income'``; else empty."""
     words = []
     for axis, number in enumerate((row, column)):
         names: Names | None = source.names(axis) if hasattr(source, "names") else None
@@ -69,7 +69,7 @@ def _within(source: Source) -> Source:
 
 
 def wrappers(source: Source) -> Iterator[Source]:
-    """Wrappers of a matrix, the outermost first."""
+    """Yield the wrappers (selections, conversions) that a matrix is read through, the outermost first."""
     while isinstance(source, WithoutMissing | SelectedSource | ConvertedSource | SamePlaces):
         yield source
         source = _within(source)
@@ -79,11 +79,11 @@ def wrappers(source: Source) -> Iterator[Source]:
 
 
 MOST_RUNS = 2**16
-"""Most runs of places that are kept; with more, only their number is."""
+"""Most runs of kept rows or columns that a layout lists; with more, it only states how many there are."""
 
 
 def columns_in_words(source: Source, columns: Sequence[int]) -> str:
-    """Some columns for a message: by name where they have names, else by number."""
+    """Text that lists columns in a message: by name if they have names, else by number."""
     names = names_of(source, 1)
     if names is None or (len(names.axes) == 1 and names.labels is None):
         return f"{', '.join(map(str, columns))} (from 0)"
@@ -91,11 +91,11 @@ def columns_in_words(source: Source, columns: Sequence[int]) -> str:
 
 
 def layout_of(source: Source) -> dict[str, Any]:
-    """Places of the rows and columns of a matrix in the array that it was taken from, for JSON.
+    """Facts on which rows and columns of an array a matrix consists of, for JSON.
 
     Empty if the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix,
     ``axes`` with their ``lengths`` and the ``row_axes`` if they have names or are stacked, and ``rows``
-    and ``columns`` as runs of first place, count and step if not all are kept. ``missing_rows`` is the number
+    and ``columns`` as runs of first index, count and step if not all are kept. ``missing_rows`` is the number
     of rows without a number that were left out, if any were.
     """
     inner, kept = _kept(source)
@@ -113,7 +113,10 @@ def layout_of(source: Source) -> dict[str, Any]:
 
 
 def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int64] | None:
-    """Places of the ``rows`` or ``columns`` that a layout says are kept, in order; None for all."""
+    """Indices of the kept ``rows`` or ``columns``, by a layout of ``layout_of``, in order.
+
+    None if all are.
+    """
     runs = layout.get(axis)
     if runs is None:
         return None
@@ -123,7 +126,7 @@ def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int6
 
 
 def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | None:
-    """Index along an axis of the array of each column; None if no column axis has that name."""
+    """Index of each column, (columns,), along an axis of the array; None if no column axis has that name."""
     inner, kept = _kept(source)
     if isinstance(inner, StackedSource):
         names = [inner.inner.axes[i] for i in inner.column_axes]
@@ -138,19 +141,25 @@ def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | Non
 
 
 def column_coordinate(source: Source, axis: str) -> npt.NDArray[np.float64] | None:
-    """Coordinate of each column along an axis of that name; None if there are no numbers."""
+    """Coordinate of each column, (columns,), along the axis of a name; None unless it has numeric labels."""
     names = names_of(source, 1)
     return None if names is None else names.coordinate(axis)
 
 
 def kept_columns(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
-    """Columns of the array that a matrix was taken from, and places of those that are kept; None for all."""
+    """Number of columns of the array that a matrix was taken from, and indices of those kept.
+
+    Indices are None if all are kept.
+    """
     inner, kept = _kept(source)
     return inner.shape[1], kept["columns"]
 
 
 def kept_rows(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
-    """Rows of the array that a matrix was taken from, and places of those that are kept; None for all."""
+    """Number of rows of the array that a matrix was taken from, and indices of those kept.
+
+    Indices are None if all are kept.
+    """
     inner, kept = _kept(source)
     return inner.shape[0], kept["rows"]
 
@@ -163,19 +172,25 @@ def names_of(source: Source, axis: int) -> Names | None:
 
 
 def attributes_of(source: Source) -> Attributes:
-    """Attributes of the numbers of a matrix in its source, such as units."""
+    """Attributes that the store of a matrix gives its values, such as units."""
     inner, _ = _within_all(source)
     return getattr(inner, "attributes", {})
 
 
 def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
-    """The array that a matrix is taken from, and places there of its rows and columns; None for all."""
+    """The whole array that a matrix is taken from, and indices there of its ``rows`` and ``columns``.
+
+    Indices are None if all are kept.
+    """
     inner, kept = _within_all(source)
     return getattr(inner, "stacked", None) or inner, kept
 
 
 def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
-    """The innermost source of a matrix, and places there of its rows and columns; None for all."""
+    """The innermost source that a matrix is read from, and indices there of its ``rows`` and ``columns``.
+
+    Indices are None if all are kept.
+    """
     chain = list(wrappers(source))
     kept: dict[str, npt.NDArray[np.int64] | None] = {"rows": None, "columns": None}
     for wrapper in reversed(chain):
@@ -189,7 +204,7 @@ def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64]
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
-    """Places that a selection keeps of given places."""
+    """Those of the indices ``places`` that a selection keeps; None stands for all indices."""
     if picks is None:
         return places
     chosen = picks.places()
@@ -197,13 +212,13 @@ def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.ND
 
 
 def _in_words(places: npt.NDArray[np.int64]) -> list[list[int]] | str:
-    """Runs of places, or text with their number if there are too many."""
+    """Runs [first, count, step] of indices, or text with the number of runs if there are too many."""
     runs = runs_of(places)
     return runs if len(runs) <= MOST_RUNS else f"in {len(runs)} runs"
 
 
 def leaves_out_missing(source: Source) -> bool:
-    """True if columns without numbers have been left out of a matrix already."""
+    """True if missing columns have been left out of a matrix already (``drop_missing_columns``)."""
     if isinstance(source, ConvertedSource):
         return leaves_out_missing(source.source)
     if isinstance(source, SamePlaces):
@@ -212,12 +227,12 @@ def leaves_out_missing(source: Source) -> bool:
 
 
 def _pick(picks: Picks | None, index: int) -> int:
-    """Place of the element that a selection has as number ``index``."""
+    """Index along the axis of element ``index`` of a selection; None selects all."""
     return index if picks is None else next(picks.parts((index, index + 1))).first
 
 
 def _coordinates(source: StackedSource, row: int, column: int) -> str:
-    """Text with the index along every axis of the array, in its order, and the coordinate there."""
+    """Text with the index, and the coordinate, of an element along every axis of the array, in its order."""
     positions: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
         places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])

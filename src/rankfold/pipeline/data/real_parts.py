@@ -1,8 +1,8 @@
-"""A complex matrix as a real one, with real and imaginary parts side by side.
+"""A complex matrix as a real one, with real and imaginary parts side by side, called parts.
 
-Sums over the rows of that real matrix give those of the complex one. Products of it with the ``expand``-ed
-form of a complex matrix are products of complex ones, number for number. So everything that sweeps over a
-matrix handles complex ones as well, at the cost of complex products: four real ones.
+Sums over the rows of that real matrix give those of the complex one. Its product with the ``expand``-ed form
+of another complex matrix holds the parts of the complex product. So everything that sweeps over a matrix
+handles complex ones as well, at the cost of complex products: four real ones.
 
 With X = a + i b, Y = p + i q in pairs of columns (a, b), (p, q), and Q = c + i d:
 
@@ -30,7 +30,10 @@ Complex128 = npt.NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True)
 class RealParts(Wrapper):
-    """A complex matrix with each column, or if it is swept by columns each row, as two."""
+    """A complex matrix (m, n) as a real one: (m, 2 n), with real and imaginary columns in turn.
+
+    If it is read along its columns (``orientation``): (2 m, n), with real and imaginary rows in turn.
+    """
 
     inner: Source
     orientation: Orientation
@@ -42,7 +45,7 @@ class RealParts(Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns, of which the split axis counts twice."""
+        """Rows and columns of the real matrix: the axis of the parts has twice the length."""
         rows, columns = self.inner.shape
         return (rows, 2 * columns) if self._by_rows else (2 * rows, columns)
 
@@ -66,7 +69,7 @@ class RealParts(Wrapper):
         return self.orientation is Orientation.ROWS
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``; both parts of a number are read together."""
+        """Copy ``self[rows, columns]`` into ``out``; both parts of a complex number are read together."""
         if self._by_rows:
             first, last = columns[0] // 2, -(-columns[1] // 2)
             parts = self._read(rows, (first, last)).view(self.dtype)
@@ -83,17 +86,20 @@ class RealParts(Wrapper):
         return numbers
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Memory of reading, of the complex numbers, and by columns of their parts."""
+        """Most memory of one ``read_into``: reading, complex numbers, and by columns a copy of their parts."""
         rows, columns = (rows, columns // 2 + 1) if self._by_rows else (rows // 2 + 1, columns)
         copies = 1 if self._by_rows else 2
         return self.inner.read_bytes(rows, columns) + copies * rows * columns * self.inner.dtype.itemsize
 
     def place(self, row: int, column: int) -> tuple[int, int]:
-        """Row and column of the complex number that a part belongs to."""
+        """Row and column, in the complex matrix, of the number whose part is at ``row``, ``column``."""
         return (row, column // 2) if self._by_rows else (row // 2, column)
 
     def lend(self, rows: Span, columns: Span) -> Array | None:
-        """Whole rows without a copy, if the matrix is in memory; else None."""
+        """Whole rows as a view, if the matrix is in memory and has its parts in turn along rows.
+
+        Else None.
+        """
         lend = getattr(self.inner, "lend", None)
         if lend is None or not self._by_rows or columns != (0, self.shape[1]):
             return None
@@ -107,7 +113,7 @@ class RealParts(Wrapper):
 
 @dataclass(frozen=True, slots=True)
 class Expanded(Wrapper):
-    """A complex matrix in expanded form: real, of twice its height and width; see ``expand``."""
+    """A complex matrix (n, b) in expanded form, real (2 n, 2 b): see ``expand``."""
 
     inner: Source
 
@@ -141,7 +147,7 @@ class Expanded(Wrapper):
         out[...] = expand(numbers)[first : first + out.shape[0], start : start + out.shape[1]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Memory of reading, of the complex numbers, and of their expanded form in float64."""
+        """Most memory of one ``read_into``: reading, the complex numbers, their expanded form in float64."""
         height, width = rows // 2 + 2, columns // 2 + 2
         return self.inner.read_bytes(height, width) + height * width * (self.inner.dtype.itemsize + 4 * 8)
 
@@ -157,17 +163,17 @@ def _twice_as_long(grid: Grid) -> Grid:
 
 
 def _whole(length: int) -> Grid:
-    """Grid of an axis that is not swept: one chunk."""
+    """Grid of the axis of the parts, as one chunk: it is always read whole."""
     return Grid.regular(length, length, splittable=True)
 
 
 def is_complex(source: Source) -> bool:
-    """True if a matrix is a complex one, split into its parts."""
+    """True if a matrix is a real one that stands for a complex one, of its parts."""
     return isinstance(source, RealParts)
 
 
 def matrix_of_parts(source: Source) -> Source:
-    """The complex matrix of a matrix of parts; any other matrix itself."""
+    """The complex matrix that a matrix of parts stands for; any other matrix itself."""
     return source.inner if isinstance(source, RealParts) else source
 
 
@@ -175,7 +181,10 @@ def matrix_of_parts(source: Source) -> Source:
 
 
 def expand(q: Array) -> Float64:
-    """Real matrix (2 n, 2 b) that acts on parts as complex (n, b) does on numbers; a real one unchanged."""
+    """Real (2 n, 2 b) from complex (n, b): parts (m, 2 n) times it are the parts of the complex product.
+
+    A real matrix is returned unchanged.
+    """
     if not np.iscomplexobj(q):
         return q
     out = np.empty((2 * len(q), 2 * q.shape[1]))
@@ -186,19 +195,19 @@ def expand(q: Array) -> Float64:
 
 
 def parts_of(vector: Array) -> Float64:
-    """Real (2 b,), the parts of complex (b,) interleaved; a real vector unchanged."""
+    """Real (2 b,) from complex (b,): real and imaginary parts in turn; a real vector unchanged."""
     if not np.iscomplexobj(vector):
         return vector
     return np.ascontiguousarray(vector, np.complex128).view(np.float64)
 
 
 def twice(vector: Array, *, paired: bool) -> Array:
-    """Each number of a real (b,), repeated for both parts if ``paired``."""
+    """Real (2 b,) from real (b,) if ``paired``: each value twice, for both parts; else unchanged."""
     return np.repeat(vector, 2) if paired else vector
 
 
 def numbers_of_parts(parts: Array, *, paired: bool) -> Array:
-    """Complex (r, b) from real (r, 2 b), or complex (b,) from real (2 b,); unchanged unless paired."""
+    """Complex (r, b) from parts (r, 2 b), or complex (b,) from parts (2 b,); unchanged unless ``paired``."""
     if not paired:
         return parts
     return np.ascontiguousarray(parts).view(numbers_dtype(parts.dtype, paired=True))
@@ -210,12 +219,15 @@ def parts_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def numbers_dtype(dtype: np.dtype[Any], *, paired: bool) -> np.dtype[Any]:
-    """Complex type of numbers with parts of type ``dtype``; ``dtype`` unless paired."""
+    """Complex type whose parts have type ``dtype``; ``dtype`` itself unless ``paired``."""
     return np.result_type(dtype, np.complex64) if paired else dtype
 
 
 def collapse(products: Array, *, paired: bool) -> Array:
-    """``X^H Y``, complex (n, b), from real (2 n, 2 b) products of parts; unchanged unless paired."""
+    """Complex ``X^H Y``, (n, b), from the real product of parts, X' Y, (2 n, 2 b).
+
+    Unchanged unless ``paired``.
+    """
     if not paired:
         return products
     out = np.empty((len(products) // 2, products.shape[1] // 2), np.complex128)

@@ -1,4 +1,4 @@
-"""Places as runs, as facts of a result keep them."""
+"""Lists of indices as runs (first index, count, step), as facts of a result keep them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def runs_of(places: Array) -> list[list[int]]:
-    """First place, count and step of each run.
+    """Runs [first index, count, step] that make up a list of indices.
 
     >>> runs_of(np.array([0, 2, 4])), runs_of(np.array([0, 1, 7]))
     ([[0, 3, 2]], [[0, 2, 1], [7, 1, 1]])

@@ -1,10 +1,11 @@
 """Some rows and columns of a matrix, as a matrix: only what they need is read.
 
-A slice without a step is read straight to its place. Other selections may pass through a buffer of a
+A slice without a step is read straight into the output. Other selections may pass through a buffer of a
 few MiB, or of one chunk where chunks are decoded whole: ``Picks.fetches`` decides what is read at once.
 
-In a sparse matrix, contiguous lines are read as they are stored, and numbers of columns that are left
-out are dropped. Kept numbers of each line are counted when the matrix is opened: a plan needs the counts.
+The lines of a sparse matrix are its rows, or its columns if it is compressed by columns (CSC); a place is an
+index within a line. Contiguous lines are read as they are stored, and entries at places that are left out are
+dropped. Kept entries of each line are counted when the matrix is opened: a plan needs the counts.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
 
 
 def unit(grid: Grid) -> int:
-    """Smallest number of places that are read at once."""
+    """Smallest number of indices along an axis that are read at once: 1, or those of the longest chunk."""
     return 1 if grid.splittable else grid.longest
 
 
@@ -67,7 +68,7 @@ def unit(grid: Grid) -> int:
 
 
 class Readable(LazyArray):
-    """A ``Source`` that supports slices, sums and conversion like NumPy's arrays; zeros included.
+    """A ``Source`` that supports slices, sums and conversion like a dense NumPy array, also if it is sparse.
 
     Comparison with ``==`` compares sources, not elements as for arrays: caches use them as keys.
     """
@@ -109,7 +110,7 @@ class Readable(LazyArray):
         return facts_table(shortened(self.name), facts)
 
     def read_selection(self, selection: tuple[Any, ...]) -> npt.NDArray[Any]:
-        """Read the outer product of slices and rising indices: see ``lazy_array.Read``."""
+        """Read the rows and columns that slices or ascending indices select, one of them for each axis."""
         lines = list(zip(selection, self.shape, ("row", "column"), strict=True))
         rows, columns = (
             len(range(length)[line]) if isinstance(line, slice) else len(line) for line, length, _ in lines
@@ -125,12 +126,12 @@ class Readable(LazyArray):
 
 
 FETCH_BYTES = 4 * 2**20
-"""Bytes of the buffer for pieces that are read only in part, unless one chunk takes more."""
+"""Bytes of the buffer for pieces of which only a part is selected, unless one chunk takes more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SelectedSource(Readable, Wrapper):
-    """Rows and columns of another matrix; ``None`` keeps all."""
+    """Selected rows and columns of another matrix; None selects all."""
 
     inner: Source
     rows: Picks | None
@@ -191,12 +192,15 @@ class SelectedSource(Readable, Wrapper):
 
     @property
     def _least_columns(self) -> int:
-        """Number of columns that are read together if reading a few costs as much as reading all; else 0."""
+        """Number of all columns, if reading a few of them costs as much as reading all; else 0."""
         return self.inner.shape[1] if self.inner.column_grid.scattered else 0
 
     @property
     def _column_cells(self) -> Grid:
-        """Chunks along the columns, or all of them as one."""
+        """Chunks along the columns of the whole matrix.
+
+        One chunk if reading a few columns costs as much as all.
+        """
         if not self._least_columns:
             return self.inner.column_grid
         return Grid.regular(self._least_columns, self._least_columns, splittable=True)
@@ -220,7 +224,7 @@ class SelectedSource(Readable, Wrapper):
         return digest.hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed; see ``GrowingSource``."""
         runs = np.zeros((0, 3), np.int64) if self.rows is None else self.rows.runs
         if self.rows is not None and not (self.rows.contiguous and runs[0, 0] == 0):
             raise InputError(
@@ -231,7 +235,7 @@ class SelectedSource(Readable, Wrapper):
         return row_marks(self.inner, rows).beside(columns)
 
     def _fetch(self, out: npt.NDArray[Any], row: Fetch, column: Fetch) -> None:
-        """Read one piece straight to its place, or into a buffer from which selected parts are copied."""
+        """Read one piece straight into ``out``, or into a buffer from which selected parts are copied."""
         if row.direct and column.direct:
             self.inner.read_into(out[_to(row.parts[0]), _to(column.parts[0])], row.inner, column.inner)
             return
@@ -247,7 +251,7 @@ class SelectedSource(Readable, Wrapper):
 
 
 def select(source: Source, *, rows: Selection, columns: Selection) -> Source:
-    """The selected part of a matrix, or the matrix itself if nothing is selected."""
+    """The selected part of a matrix, as a matrix; the matrix itself if both selections are None."""
     down = pick(rows, source.shape[0], what="row", name=source.name)
     across = pick(columns, source.shape[1], what="column", name=source.name)
     if down is None and across is None:
@@ -265,7 +269,10 @@ def _fetches(picks: Picks | None, span: Span, grid: Grid, *, gap: int, most: int
 
 
 def _chop(fetch: Fetch, grid: Grid, most: int) -> Iterator[Fetch]:
-    """Split a direct fetch into pieces of whole chunks, at most ``most`` places or one chunk each."""
+    """Split a fetch of contiguous indices into whole chunks: at most ``most`` indices, or one chunk.
+
+    A fetch with gaps stays as it is.
+    """
     if not fetch.direct:
         yield fetch
         return
@@ -287,33 +294,33 @@ def _from(part: Part, fetch: Fetch) -> slice:
 
 
 PIECE_NUMBERS = 2**18
-"""Stored numbers that are read at a time, unless a single line has more."""
+"""Number of stored entries that are read at a time, unless a single line has more."""
 
 GAP_NUMBERS = 2**14
-"""Most stored numbers of lines left out that are read anyway, since they lie between kept lines."""
+"""Most stored entries between two kept lines that are read along with them, not skipped."""
 
 POINTER_LINES = 2**16
-"""Lines whose pointers are processed together."""
+"""Number of lines whose pointers are processed together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SelectedSparse(SelectedSource):
-    """Rows and columns of a sparse matrix, selected from its stored numbers."""
+    """Selected rows and columns of a sparse matrix, as a sparse matrix."""
 
     ends: npt.NDArray[np.int64]
-    """Cumulative number of kept numbers before each line, and in all, (lines + 1,)."""
+    """Cumulative number of kept entries before each selected line, and in all, (lines + 1,)."""
 
     longest: int
-    """Most stored numbers of one line before columns are left out."""
+    """Most stored entries of one selected line in the whole matrix, also those that are not kept."""
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the compressed axis, whose lines are contiguous."""
+        """Compressed axis, whose lines are contiguous in the store: ``rows`` (CSR) or ``columns`` (CSC)."""
         return require_compressed(self.inner).by
 
     @property
     def nnz(self) -> int:
-        """Number of stored numbers that are kept."""
+        """Number of stored entries that are kept."""
         return int(self.ends[-1])
 
     @property
@@ -325,11 +332,11 @@ class SelectedSparse(SelectedSource):
         return self.columns if self.by == "rows" else self.rows
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Cumulative stored numbers at the edges of lines ``top:bottom``; see ``CompressedSource``."""
+        """Cumulative number of entries before each of lines ``top:bottom``, and after the last."""
         return self.ends[top : bottom + 1]
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop``, in new memory: see ``CompressedSource``."""
+        """Read selected lines ``start:stop`` into new memory."""
         start, stop = lines
         source, index = require_compressed(self.inner), index_dtype(*self.shape, self.nnz)
         counted = np.diff(self.ends[start : stop + 1])
@@ -359,7 +366,11 @@ class SelectedSparse(SelectedSource):
     def _require_counted(
         self, kept: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], span: Span
     ) -> None:
-        """Raise ``ChunkError`` if places changed since they were counted; steps may sum duplicates."""
+        """Raise ``ChunkError`` if lines hold other numbers of kept entries than when they were counted.
+
+        ``kept`` and ``counted`` (lines,); ``span`` are the lines, for the message. Fewer are allowed if
+        values go through preparation steps, since these may sum duplicate entries.
+        """
         if (kept > counted).any() or (not isinstance(self.inner, SamePlaces) and (kept < counted).any()):
             raise ChunkError(
                 f"{self.name}: {self.by} {span[0]} to {span[1]} (from 0) hold other places than when they "
@@ -367,7 +378,10 @@ class SelectedSparse(SelectedSource):
             )
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Memory of a piece as it is stored, its kept part, and the new numbers of places."""
+        """Most memory of ``read_sparse`` in addition to its result.
+
+        It takes a piece of the store, its kept part, and the new index of each place.
+        """
         stored, most = require_compressed(self.inner), max(PIECE_NUMBERS, self.longest)
         piece = most * (PIECE_BYTES + 2 * stored.dtype.itemsize)
         across = stored.shape[1 if self.by == "rows" else 0]
@@ -375,11 +389,14 @@ class SelectedSparse(SelectedSource):
 
 
 PIECE_BYTES = 72
-"""Memory of a number of a piece in addition to its value: its places, position, and destination."""
+"""Bytes of memory for an entry of a piece in addition to its value: its indices, position and destination."""
 
 
 def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks | None) -> SelectedSparse:
-    """Count kept numbers; reads all places if some columns are left out."""
+    """Make the selection from a sparse matrix, whose kept entries in each line are counted.
+
+    Reads the indices of all entries of selected lines if it keeps only some places of a line.
+    """
     places: CompressedSource = source
     while isinstance(places, SamePlaces):
         places = require_compressed(places.inner)
@@ -401,12 +418,12 @@ def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks 
 
 
 def _line_numbers(picks: Picks | None, span: Span) -> npt.NDArray[np.int64]:
-    """Numbers in the matrix of the lines of a span of a selection."""
+    """Indices in the whole matrix of the lines of a span (start, stop) of a selection; None selects all."""
     return np.arange(*span) if picks is None else picks.places(span)
 
 
 def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np.int64]:
-    """New place of each place of a line, -1 if it is left out."""
+    """New index of each place of a line, (length of a line,), -1 if it is left out."""
     length = source.shape[1 if source.by == "rows" else 0]
     if picks is None:
         return np.arange(length)
@@ -416,7 +433,7 @@ def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np
 
 
 def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Cumulative stored numbers before and after each of some nearby lines, in order, (2, lines)."""
+    """Cumulative number of stored entries before and after each of some ascending lines, (2, lines)."""
     first = int(lines[0])
     ends = source.pointers(first, int(lines[-1]) + 1)
     return np.stack([ends[lines - first], ends[lines - first + 1]])
@@ -425,7 +442,11 @@ def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray
 def _pieces(
     source: CompressedSource, numbers: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Yield, for each piece read at once, indices into ``numbers`` and the line numbers, increasing."""
+    """Cut lines into pieces that are read at once, with at most ``PIECE_NUMBERS`` entries or one line.
+
+    ``numbers`` are the wanted lines, in any order. Yields indices into ``numbers``, and the ascending line
+    numbers there.
+    """
     order = np.argsort(numbers, kind="stable")
     lines, start = numbers[order], 0
     while start < len(lines):

@@ -4,7 +4,8 @@ Code that sweeps over a matrix sees only this: its shape and type, how it is chu
 ``read_into`` a buffer that the caller owns and uses again. A source is a description that pickles
 (a path, never an open store), so a task may carry it to another process.
 
-A sparse matrix also gives its stored numbers as they are, for code that does not need the zeros.
+A sparse matrix also gives its stored entries as they are, for code that does not need the zeros. Its lines
+are its rows, or its columns if it is compressed by columns (CSC); a place is an index within a line.
 
 The base of ``stacked.py`` is an array of any number of axes, read box by box: a store of (time,
 latitude, longitude) is a ``Volume``, and the matrix of time by places asks it for boxes. All
@@ -34,7 +35,7 @@ from rankfold.pipeline.text import shell_words
 
 @runtime_checkable
 class Source(Protocol):
-    """A matrix, as sweeps see it."""
+    """A matrix that can be read a rectangle at a time, whatever kind of store it is in."""
 
     @property
     def name(self) -> str:
@@ -79,20 +80,23 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Csr:
-    """Some lines of a sparse matrix, compressed: rows, or columns if those are compressed."""
+    """Some lines of a sparse matrix in CSR form: rows, or columns if the matrix is compressed by columns."""
 
     indptr: npt.NDArray[np.integer[Any]]
     """Start of each line, from 0, (lines + 1,)."""
 
     indices: npt.NDArray[np.integer[Any]]
-    """Place of every number in its line, checked; of the type of ``indptr``."""
+    """Index of every entry within its line, checked; of the type of ``indptr``."""
 
     data: npt.NDArray[Any]
-    """The numbers. Numbers at the same place are summed."""
+    """Values of the entries. Entries at the same position stand for their sum."""
 
 
 def sum_places(lines: Csr, across: int) -> Csr:
-    """The lines with sorted and unique places; the lines themselves if they are so already."""
+    """The lines with entries sorted by index and duplicates summed; the same object if they are so already.
+
+    ``across`` is the length of a line.
+    """
     if are_in_order(lines.indptr, lines.indices):
         return lines
     shape = len(lines.indptr) - 1, across
@@ -102,18 +106,21 @@ def sum_places(lines: Csr, across: int) -> Csr:
 
 
 class CompressedSource(Source, Protocol):
-    """A ``Source`` whose stored numbers can be read without the zeros between them."""
+    """A sparse ``Source``, whose stored entries can be read without the zeros between them."""
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the compressed axis, whose lines are contiguous."""
+        """Compressed axis, whose lines are contiguous in the store: ``rows`` (CSR) or ``columns`` (CSC)."""
 
     @property
     def nnz(self) -> int:
-        """Number of stored numbers."""
+        """Number of stored entries."""
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Cumulative stored numbers before each of lines ``top:bottom``, and before the next; checked."""
+        """Cumulative number of stored entries before each of lines ``top:bottom``, and after the last.
+
+        Checked.
+        """
 
     def read_sparse(self, lines: Span) -> Csr:
         """Read lines ``start:stop``. Do not write to them: they may share the caller's memory. Thread-safe.
@@ -122,16 +129,16 @@ class CompressedSource(Source, Protocol):
         """
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory that reading so many numbers takes in addition to themselves."""
+        """Most memory that ``read_sparse`` of so many entries takes in addition to its result."""
 
 
 def compressed(source: Source) -> CompressedSource | None:
-    """The matrix as a ``CompressedSource`` if its stored numbers can be read; None for others."""
+    """The matrix as a ``CompressedSource`` if it is sparse; None for others."""
     return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
 
 
 def require_compressed(source: Source) -> CompressedSource:
-    """The matrix as a ``CompressedSource``; ``TypeError`` if it is none."""
+    """The matrix as a ``CompressedSource``; ``TypeError`` if it is not sparse."""
     stored = compressed(source)
     if stored is None:
         raise TypeError(f"{source.name} does not tell its stored numbers")
@@ -139,7 +146,10 @@ def require_compressed(source: Source) -> CompressedSource:
 
 
 def require_rows(source: Source, what: str = "so that rows cannot be read by themselves") -> None:
-    """Raise ``InputError`` for a matrix that is compressed by columns, with the way to convert it."""
+    """Raise ``InputError`` for a matrix that is compressed by columns, with the way to convert it.
+
+    ``what`` is the reason in the message.
+    """
     if source.row_grid.scattered:
         path = getattr(source, "path", None)
         remedy = f": rankfold import {shell_words([source.name])} STORE.zarr" if path else ", as x.tocsr()"
@@ -149,24 +159,27 @@ def require_rows(source: Source, what: str = "so that rows cannot be read by the
 
 
 def number_bytes(source: CompressedSource) -> int:
-    """Bytes of a stored number together with its place."""
+    """Bytes of a stored entry: of its value and its index."""
     return int(source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize)
 
 
 def stored_size(source: CompressedSource) -> tuple[int, int]:
-    """Number of stored numbers, and bytes of them with their places and of pointers."""
+    """Number of stored entries, and bytes of all values, indices and pointers."""
     lines = source.shape[0 if source.by == "rows" else 1]
     return source.nnz, source.nnz * number_bytes(source) + 8 * lines
 
 
 def sparse_by_rows(source: Source) -> CompressedSource | None:
-    """The matrix as ``sparse`` returns it, if it is compressed by rows; else None."""
+    """The matrix as a ``CompressedSource`` if sparse products pay and it is compressed by rows; else None."""
     stored = sparse(source)
     return stored if stored is not None and stored.by == "rows" else None
 
 
 LARGEST_FILL = 0.15
-"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
+"""Largest share of stored entries for sparse products.
+
+Above it, dense products, of 3 ns an element, beat sparse ones, of 20 ns an entry.
+"""
 
 
 def sparse(source: Source) -> CompressedSource | None:
@@ -179,7 +192,9 @@ def sparse(source: Source) -> CompressedSource | None:
 
 
 def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
-    """The narrower type that holds all pointers and places of a sparse matrix.
+    """The narrower type, int32 or int64, that holds all pointers and indices of a sparse matrix.
+
+    ``lines`` and ``across`` are the lengths of its axes, ``numbers`` the number of its stored entries.
 
     >>> index_dtype(10, 10, 50).name, index_dtype(10, 10, 2**31).name
     ('int32', 'int64')
@@ -191,10 +206,10 @@ def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
 
 
 class GrowingSource(Source, Protocol):
-    """A ``Source`` that recognizes its first rows after others were appended."""
+    """A ``Source`` that can tell if its first rows are unchanged after others were appended."""
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows, which do not change if others are appended after them.
+        """Digests of the first ``rows`` rows, which do not change if others are appended after them.
 
         Reads sizes and times of files, and at most one row of chunks. Raises
         ``InputError`` if that is not enough.
@@ -221,7 +236,7 @@ def row_marks(source: Source | Volume, rows: int) -> RowMarks:
 
 
 class Volume(Protocol):
-    """An array of any number of axes, as a stacked matrix sees it; like ``Source``, it pickles."""
+    """An array of any number of axes that can be read box by box; like ``Source``, it pickles."""
 
     @property
     def name(self) -> str:
@@ -256,7 +271,10 @@ class Volume(Protocol):
         """Compression of chunks."""
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Read every box into its place; ``ChunkError`` for missing or damaged chunks. Thread-safe."""
+        """Read every box into ``out`` of its piece; ``ChunkError`` for missing or damaged chunks.
+
+        Thread-safe.
+        """
 
     def read_bytes(self, elements: int) -> int:
         """Most memory of one ``read_boxes`` of so many elements in addition to the output."""
@@ -284,16 +302,22 @@ class Chunked(Protocol):
         """Name of the array in messages."""
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that its store lacks, from at most ``most`` of its files; None if it has no chunks."""
+        """Number of chunks that its store lacks, by a look at up to ``most`` files.
+
+        None if it has no chunks.
+        """
 
 
 def absence_of(source: object, most: int = MOST_FILES) -> Absence | None:
-    """Chunks that the store of a matrix lacks, from at most ``most`` of its files; None if it has none."""
+    """Number of chunks that the store of a matrix lacks, by a look at up to ``most`` of its files.
+
+    None if the store has no chunks.
+    """
     return source.absent_chunks(most) if isinstance(source, Chunked) else None
 
 
 class Wrapper:
-    """Properties that a source or volume inherits from ``inner``, through which it reads."""
+    """Base of sources and volumes that read through another, ``inner``, and have some of its properties."""
 
     __slots__ = ()
     inner: Any
@@ -315,7 +339,7 @@ class Wrapper:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Attributes of its numbers, such as units."""
+        """Attributes of its values, such as units."""
         found: Mapping[str, str] = getattr(self.inner, "attributes", {})
         return found
 
@@ -324,7 +348,7 @@ class Wrapper:
         self.inner.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that its store lacks; see ``absence_of``."""
+        """Number of chunks that its store lacks; see ``absence_of``."""
         return absence_of(self.inner, most)
 
     def stored_bytes(self) -> int:
@@ -334,7 +358,7 @@ class Wrapper:
 
 
 class SamePlaces(Wrapper):
-    """A wrapper of a source whose elements have the same places as those of ``inner``."""
+    """A wrapper that changes values but not positions: it has the shape and the chunks of ``inner``."""
 
     __slots__ = ()
 
@@ -358,7 +382,7 @@ class SamePlaces(Wrapper):
 
 
 class Matrix:
-    """Properties of a ``Source`` for an array of two axes that is read box by box."""
+    """Base that makes a ``Volume`` of two axes a ``Source``: grids of both axes, and ``read_into``."""
 
     __slots__ = ()
 
@@ -385,7 +409,9 @@ class Matrix:
 
 
 def stack_grids(grids: Sequence[Grid]) -> Grid:
-    """Chunks of axes stacked in C order: an edge where both sides share no chunk.
+    """Cut of an axis that stacks several in C order, from the cuts of those.
+
+    It has an edge wherever the elements on both sides share no chunk.
 
     >>> day, lat = (Grid.regular(3, chunk, splittable=False) for chunk in (1, 2))
     >>> stack_grids([lat, day]).edges.tolist(), stack_grids([day, lat]).edges.tolist()

@@ -49,7 +49,11 @@ def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
 
 
 def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
-    """Numbers of the axes that are the rows; by default the first of two, or the samples of calls."""
+    """Numbers of the axes that become the rows, by a caller's ``rows``.
+
+    Without it, these are the first of two axes, or the samples of genotype calls (see ``allele_counts``);
+    else an error asks for them.
+    """
     if rows is None:
         if len(shape) == 2:
             return (0,)
@@ -77,7 +81,7 @@ def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
 
 
 def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], name_or_place: str | int) -> int:
-    """Number of the axis with a name or number."""
+    """Number of the axis of that name, or of that number, which may count from the end."""
     if isinstance(name_or_place, str) and name_or_place in axes:
         return axes.index(name_or_place)
     number = (
@@ -117,7 +121,10 @@ PIECE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StackedSource(Readable, Wrapper):
-    """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the given order."""
+    """An array of several axes as a matrix: ``row_axes`` are stacked into rows, ``column_axes`` into columns.
+
+    Axes are given by number, and stacked in C order, in the given order.
+    """
 
     inner: Volume
     row_axes: tuple[int, ...]
@@ -190,7 +197,7 @@ class StackedSource(Readable, Wrapper):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed; see ``GrowingSource``."""
         inner = math.prod(self._lengths(self.row_axes)[1:])
         if self.row_axes[0] != 0 or rows % inner:
             raise InputError(
@@ -204,7 +211,7 @@ class StackedSource(Readable, Wrapper):
 
 
 def axis_of(volume: Volume, number: int) -> Axis:
-    """An axis of a volume, with its labels if it has any."""
+    """An axis of an array, with its labels if it has any."""
     found: Axis | None = volume.axis(number) if hasattr(volume, "axis") else None
     return found or Axis(volume.axes[number], volume.shape[number])
 
@@ -219,9 +226,9 @@ def with_axes(source: Any, axes: Sequence[Axis], attributes: Attributes | None =
 
 
 def stack_volume(volume: Volume, rows: Rows) -> StackedSource:
-    """A volume as a matrix whose rows are the axes that ``rows`` names, checked.
+    """An array as a matrix whose rows are the axes that ``rows`` names; ``InputError`` if it makes no matrix.
 
-    Alleles of calls are counted, unless their copies are among the rows.
+    Genotype calls become allele counts, unless the axis of copies (ploidy) is among the rows.
     """
     down = row_axes(volume.name, volume.axes, volume.shape, rows)
     if sample_axis(volume.axes) is not None and len(volume.shape) - 1 not in down:

@@ -1,8 +1,9 @@
-"""A matrix seen as long by short: sweeps run along the long axis, be it the rows or the columns.
+"""A matrix seen as long x short: sweeps run along the long axis, be it the rows or the columns.
 
-A tall matrix is swept by rows, a wide one by columns, which is a sweep over the rows of its
-transpose. Nothing is transposed in memory: a panel of columns is read in the layout of the source, (samples,
-some features), and BLAS is told that it is the transpose of what the method sees.
+A sweep is one run through the matrix, a panel at a time: rows (or columns) that are in memory together. A
+tall matrix is swept by rows, a wide one by columns, which is a sweep over the rows of its transpose. These
+rows are called long rows. Nothing is transposed in memory: a panel of columns is read in the layout of the
+source, (samples, some features), and BLAS is told that it is the transpose of what the method sees.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Orientation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A source and the direction in which it is swept."""
+    """A matrix and the axis along which it is swept, the long one."""
 
     source: Source
     orientation: Orientation
@@ -40,7 +41,7 @@ class View:
     """Kind of device on which sweeps run, which decides how they are cut into pieces."""
 
     precision: np.dtype[Any] | None = None
-    """Working type, if one is requested."""
+    """Type to compute in, if the caller requested one; None chooses it by the type of the source."""
 
     @property
     def long(self) -> int:
@@ -49,7 +50,7 @@ class View:
 
     @property
     def short(self) -> int:
-        """Length of the other axis, that of the resident basis."""
+        """Length of the other axis: of a long row, and of basis vectors that are kept in memory."""
         return self.source.shape[1 if self.orientation is Orientation.ROWS else 0]
 
     @property
@@ -68,7 +69,7 @@ class View:
         return aligned_empty(self.panel_shape(long_rows), dtype)
 
     def panel_shape(self, long_rows: int) -> tuple[int, int]:
-        """Shape of a panel in the layout of the source."""
+        """Shape of a panel of so many long rows, in the layout of the source."""
         return (long_rows, self.short) if self.orientation is Orientation.ROWS else (self.short, long_rows)
 
     def part(self, panel: Array, start: int, stop: int) -> Array:
@@ -90,7 +91,10 @@ class View:
         note_digits(self.source.name, part)
 
     def lend(self, start: int, stop: int) -> Array | None:
-        """Long rows ``start:stop`` without a copy, if in memory; not for folds that write to them."""
+        """Long rows ``start:stop`` as a view of the caller's memory, which must not be written to.
+
+        None if the matrix is not in memory.
+        """
         lend = getattr(self.source, "lend", None)
         if lend is None:
             return None
@@ -108,7 +112,7 @@ class View:
 
 
 def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for float16 and types that float32 holds exactly, float64 for wider types.
+    """Type to compute in: float32 for float16 and types that float32 holds exactly, float64 for wider types.
 
     >>> [working_dtype(np.dtype(t)).name for t in ("f2", "f4", "f8", "u1", "i2", "i4")]
     ['float32', 'float32', 'float64', 'float32', 'float32', 'float64']

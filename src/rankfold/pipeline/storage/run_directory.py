@@ -370,7 +370,7 @@ class RunDirectory:
         remove_empty(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
-        """Add facts on an attempt to ``run.json``; they replace the last attempt if that started when it did."""
+        """Add facts on an attempt to ``run.json``; earlier facts on the same attempt are replaced."""
         record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1].get("started") == facts["started"]:

@@ -42,7 +42,7 @@ class TemporaryFolder:
 
 
 def _of_this_machine() -> str:
-    """Digest of the name of this machine, in names of its folders: locks of other machines may not be seen."""
+    """Digest of the name of this machine, in names of its folders: other machines may not see its locks."""
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
