@@ -119,7 +119,7 @@ class CompressedSource(Source, Protocol):
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
         """Cumulative number of stored entries before each of lines ``top:bottom``, and after the last.
 
-        Checked.
+        ``ChunkError`` if a file holds invalid ones.
         """
 
     def read_sparse(self, lines: Span) -> Csr:

@@ -1,12 +1,12 @@
-"""Open whatever a user passes as a matrix, as a ``Source``.
+"""Open whatever a user passes as a matrix, as a ``Source``: a matrix that can be read a rectangle at a time.
 
     locate     paths of the form STORE::array, and the arrays that a store holds
     arrays     NumPy and SciPy arrays, lists, tensors, AnnData objects
     frames     frames of pandas, polars and Dask
-    vectors    columns of lists in memory, tables of Arrow
+    vectors    columns of lists of numbers in memory, such as embeddings; tables of Arrow
     zarr       Zarr arrays in a folder
-    csr        sparse groups in Zarr
-    remote     Zarr in object stores
+    csr        sparse matrices in AnnData's layout
+    remote     Zarr arrays in object stores
     npy        .npy, .fbin, .u8bin and .i8bin files
     npz        .npz files that are not compressed
     plink      .bed files of genotypes
@@ -17,14 +17,14 @@
     frame_columns  data frames of AnnData as matrices
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
-    handles    choice of a dataset in a file, open files, optional libraries
+    handles    choice of a dataset in a file, files that stay open, optional libraries
     tables     .csv, .txt and .parquet files and their like
     packed     text files that may be compressed
     series     several files as one matrix
     contents   description of a store of several arrays, or of an array of several axes
     naming     names of rows and columns in containers
-    latitudes  latitudes of the columns of a field
-    open_like  new rows for a result, opened as the rows of the result were
+    latitudes  latitudes of the columns of a field, such as time x (latitude, longitude)
+    open_like  new rows for a result, opened as the rows of its matrix were
 
 Zarr, Dask and all optional libraries are imported only when they are needed: objects are recognized by the
 module of their type.
@@ -124,7 +124,7 @@ FIRST_STEPS = {
 
 
 class ViewOptions(TypedDict, total=False):
-    """Options of ``open_source``."""
+    """Options of ``open_source`` that select, mask and prepare, as a dict of keyword arguments."""
 
     missing_chunks: str | None
     missing: str | None
@@ -253,7 +253,10 @@ def open_source(
 
 
 def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
-    """A selection; a boolean Series or DataArray is brought into the order of the matrix by its names."""
+    """The selection; a boolean Series or DataArray as a mask in the order of the rows (0) or columns (1).
+
+    Its names are matched with those of the matrix.
+    """
     if getattr(selection, "dtype", None) != np.bool_ or isinstance(selection, np.ndarray):
         return selection
     return by_name(selection, source, axis, f"select_{('rows', 'columns')[axis]}")
@@ -280,7 +283,10 @@ def _require_one_choice(what: str, selection: Selection, name: str, mask: Mask) 
 def _matrix(
     x: object, missing: str | None, rows: Rows, numeric: bool = False, index_col: str | None = None
 ) -> Source:
-    """All of ``x`` as a matrix."""
+    """Open the whole matrix that ``x`` is, before any selection or preparation.
+
+    ``missing`` is the option ``missing_chunks``, ``rows`` is ``row_axes`` of ``open_source``.
+    """
     if (table := _table(x, rows, numeric, index_col)) is not None:
         return table
     if numeric or index_col is not None:
@@ -384,12 +390,12 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
 
 
 def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
-    """A source with names for its rows and columns, where it does not read them from a file."""
+    """The source with these names of rows and columns; unchanged if it reads names from its own file."""
     return cast(Source, with_axes(source, axes))
 
 
 def _library(x: object) -> str:
-    """Name of the library whose array an object is, or is a view of."""
+    """Name of the library that defines the class of an object, or the nearest base class outside rankfold."""
     classes = (each for each in type(x).__mro__ if each is not np.lib.mixins.NDArrayOperatorsMixin)
     names = (each.__module__.partition(".")[0] for each in classes)
     return next((name for name in names if name != "rankfold"), "rankfold")
@@ -415,7 +421,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
 
 
 def _require_readable(location: str) -> None:
-    """Raise the error that opening a location would raise if it cannot be read in place."""
+    """Raise ``InputError`` if opening a location would fail, since it is missing or not read in place."""
     store, array = split_location(location)
     if matching_files(location) is not None or is_address(store):
         return
@@ -525,11 +531,14 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     ".nc": _netcdf,
     ".nc4": _netcdf,
 }
-"""Function that opens a file, by suffix; called with path, path within the file, ``missing``, ``rows``."""
+"""Functions that open files, by suffix.
+
+They are called with the path, the path within the file, ``missing_chunks`` and ``row_axes``.
+"""
 
 
 def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
-    """A NumPy array as a source; one with the axes of a matrix already does not become a volume."""
+    """A NumPy array as a matrix; it is stacked unless it has two axes, the first of them the rows."""
     axes = axis_names(x.shape, None)
     if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return array_source(x)
@@ -537,7 +546,7 @@ def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
 
 
 def _of_dask(x: Any, rows: Rows) -> Source:
-    """A Dask array as a source; one with the axes of a matrix already does not become a volume."""
+    """A Dask array as a matrix; it is stacked unless it has two axes, the first of them the rows."""
     axes = axis_names(x.shape, None)
     if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return dask_source(x)

@@ -1,7 +1,7 @@
 """Objects in memory as sources: NumPy and SciPy arrays, lists, tensors, AnnData objects.
 
-Pickling a NumPy array copies the numbers: tasks should carry paths instead. Sparse arrays are read densely,
-filled with zeros. Arrays of more axes are read box by box.
+Pickling a NumPy array copies its data: tasks should carry paths instead. Sparse matrices can be read with
+their zeros or as they are stored. Arrays of more axes are read box by box.
 
 Objects are recognized by the module and the name of their type, so AnnData is never imported.
 """
@@ -33,7 +33,7 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 
 DIGEST_BYTES = 4 * 2**20
-"""Bytes of the blocks of rows that are hashed, so that the matrix is never copied as a whole."""
+"""Bytes of a block of rows that is hashed at a time, so that the matrix is never copied as a whole."""
 
 
 class InMemory(Named, Matrix):
@@ -112,19 +112,22 @@ class ArraySource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show if the first rows have changed, from all of them; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed, computed from all their values."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
     def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
-        """View of ``self[rows, columns]``; None unless C order, native, and writable for compiled loops."""
+        """View of ``self[rows, columns]``, which needs no copy.
+
+        None unless the array is in C order, in native byte order, and writable, as compiled loops require.
+        """
         if self.array.flags.c_contiguous and self.array.flags.writeable and self.array.dtype.isnative:
             return self.array[slice(*rows), slice(*columns)]
         return None
 
 
 def array_source(array: npt.NDArray[Any]) -> ArraySource:
-    """Check a NumPy array and make a source of it."""
+    """Check a NumPy array of two axes and make a ``Source`` of it."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(
             "a masked array has gaps, which would be taken for numbers; pass "
@@ -153,7 +156,7 @@ class ArrayVolume(InMemory):
         return self.array.shape
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place."""
+        """Copy every box into ``out`` of its piece."""
         for box, out in pieces:
             np.copyto(out, self.array[tuple(slice(*span) for span in box)])
 
@@ -174,7 +177,7 @@ class ArrayVolume(InMemory):
 def array_volume(
     array: npt.NDArray[Any], axes: tuple[str, ...], *, format: str = "NumPy array"
 ) -> ArrayVolume:
-    """Check a NumPy array and make a volume of it."""
+    """Make a ``Volume`` of a NumPy array with names of its axes; ``InputError`` for masked arrays."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
     return ArrayVolume(np.asarray(array), axes, format)
@@ -249,22 +252,22 @@ class SparseSource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show if the first rows have changed, from all of them; see ``GrowingSource``."""
+        """Digests that change if the first rows have changed, computed from all their values."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
 
 def sparse_source(x: Any) -> SparseSource:
-    """Check a SciPy sparse matrix and make a source of it, compressed by rows, without duplicates."""
+    """Check a SciPy sparse matrix and make a ``Source`` of it, in CSR without duplicates."""
     require_matrix(f"sparse {x.format}", x.shape, x.dtype)
     _require_places(x)
     return SparseSource(lines_of(x, "rows"))
 
 
 def lines_of(x: Any, by: str) -> Any:
-    """A sparse matrix compressed by ``rows`` or ``columns``, with duplicate entries summed.
+    """A sparse matrix compressed by ``rows`` (CSR) or ``columns`` (CSC), with duplicate entries summed.
 
-    If sums of integers overflow their type, where SciPy wraps around, all numbers become int64.
+    If sums of integers overflow their type, where SciPy wraps around, all values become int64.
     """
     compress = scipy.sparse.csr_array if by == "rows" else scipy.sparse.csc_array
     is_narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 8
@@ -309,7 +312,10 @@ def _require_places(x: Any) -> None:
 
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
-    """A list of rows as an array; ``InputError`` unless they have one length, equal labels, and numbers."""
+    """A list of rows as an array (m, n).
+
+    ``InputError`` unless rows have one length, hold numbers, and have equal labels if they have any.
+    """
     if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in x):
         raise InputError(
             f"a {type(x).__name__} of masked arrays has gaps; pass numpy.ma.stack(x).filled(numpy.nan)"
@@ -344,7 +350,7 @@ def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
 
 
 def axes_of(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
-    """Axes of rows and columns; with labels where these are not None and have the length of the axis."""
+    """Axes of rows and columns by their names, labels and lengths; labels of another length are left out."""
     row, column = (
         Axis.of(name, int(length), None if each is None else np.asarray(each))
         for name, each, length in zip(names, labels, lengths, strict=True)
@@ -375,7 +381,7 @@ def array_of_tensor(x: Any) -> npt.NDArray[Any]:
 
 
 def matrix_of_cells(cells: Any) -> Any:
-    """The matrix ``X`` of an AnnData object, of any type."""
+    """The matrix ``X`` of an AnnData object, in whatever type it is: NumPy, sparse, on disk."""
     if cells.X is None:
         raise InputError("the AnnData object has no X; pass one of its layers, as x.layers['counts']")
     return cells.X

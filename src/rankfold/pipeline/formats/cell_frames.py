@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a dataset of records, read slice by slice."""
+    """One field of a dataset of records, as an array that is read slice by slice."""
 
     records: Any
     name: str
@@ -77,7 +77,7 @@ def _index_name(frame: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Text of an attribute, which HDF5 gives as text or as bytes; empty if there is none.
+    """Text of an attribute, which HDF5 gives as text or as bytes; empty if it is None.
 
     >>> text_of(b"csr_matrix"), text_of("csr_matrix"), text_of(None)
     ('csr_matrix', 'csr_matrix', '')

@@ -1,4 +1,4 @@
-"""Names of cells and genes of Cell Ranger (10x Genomics), in HDF5 files and beside MatrixMarket files.
+"""Names of cells and genes of Cell Ranger (10x Genomics), in HDF5 files and next to MatrixMarket files.
 
 Its matrices are genes x cells, compressed by cells. The same numbers in the same order are a matrix of cells
 x genes, compressed by rows:
@@ -36,10 +36,10 @@ GENES = "Gene Expression"
 """The type of features that are genes."""
 
 PARTS = ("data", "indices", "indptr", "shape", "barcodes")
-"""Datasets of a matrix in HDF5, besides the names of its genes."""
+"""Datasets that every matrix in HDF5 has, in addition to the names of its genes."""
 
 NAMES = ("features/name", "gene_names")
-"""Datasets of the names of genes, in versions 3 and 2."""
+"""Paths of the dataset with the names of genes, in version 3 and in version 2."""
 
 TYPES = "features/feature_type"
 
@@ -54,7 +54,7 @@ def _names(group: Any) -> Any:
 
 
 def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | None:
-    """Name and labels of an axis of a matrix of cells x genes; None for other groups."""
+    """Name and labels of the rows (0) or columns (1) of a matrix of cells x genes; None for other groups."""
     group = root[path]
     if number > 1 or not hasattr(group, "keys") or not is_matrix(group):
         return None
@@ -62,7 +62,7 @@ def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | Non
 
 
 def matrix_of_type(root: Any, path: str) -> tuple[str, str] | None:
-    """Group and feature type that a path such as ``matrix/Antibody Capture`` names; None for others."""
+    """Split a path such as ``matrix/Antibody Capture`` into group and feature type; None for other paths."""
     name, _, kind = path.rpartition("/")
     group = root.get(name) if name and path not in root else None
     return (name, kind) if group is not None and hasattr(group, "keys") and is_matrix(group) else None

@@ -20,7 +20,7 @@ MOST_ARRAYS = 12
 """Most arrays of a store that are described."""
 
 MIDNIGHT = "T00:00:00"
-"""End of the label of a date without a time of day."""
+"""End of the label of a date at midnight, which is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AxisInfo:
     name: str
     length: int
     first: Any = None
-    """Label of the first index; None for an axis without labels."""
+    """Label of the first index along the axis; None for an axis without labels."""
 
     last: Any = None
     units: str = ""
@@ -60,7 +60,7 @@ class ArrayInfo:
     """Units, long name and similar attributes."""
 
     refusal: str = ""
-    """Message why it cannot be read; all other fields but ``location`` are then empty."""
+    """Message that says why it cannot be read; all other fields but ``location`` are then empty."""
 
     def lines(self, name: str) -> Iterator[str]:
         """Lines of text that describe the array."""
@@ -109,7 +109,7 @@ class Contents:
 def describe_contents(location: str, arrays: Sequence[str], **view: Any) -> Contents:
     """Describe the given arrays of a store, or the array at ``location`` itself if none are given.
 
-    Reads metadata and labels of axes, but no numbers.
+    Reads metadata and labels of axes, but no values. ``view`` are options of ``open_source``.
     """
     store = split_location(location)[0]
     places = [f"{store}::{array}" for array in arrays] or [location]
@@ -136,7 +136,7 @@ def _array(location: str, view: Any) -> ArrayInfo:
 
 
 def _axes(source: Source) -> list[Axis]:
-    """The axes of the array, in their stored order."""
+    """Axes of the array that a matrix was made from, in their stored order."""
     if isinstance(source, StackedSource):
         return [axis_of(source.inner, number) for number in range(len(source.inner.shape))]
     sides = zip((0, 1), ("row", "column"), source.shape, strict=True)

@@ -1,11 +1,11 @@
 """A sparse matrix in AnnData's layout: a Zarr group of ``data``, ``indices`` and ``indptr``.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html: attributes ``encoding-type`` (``csr_matrix``
-or ``csc_matrix``), ``encoding-version`` and ``shape``. Panels of rows (CSR) or of columns (CSC) are made
-dense in the caller's buffer. A panel along the other axis requires reading everything, which the grid marks
-as ``scattered``.
+or ``csc_matrix``), ``encoding-version`` and ``shape``. Lines are rows (CSR) or columns (CSC), whichever are
+stored contiguously. Panels of lines, those read at once, are made dense in the caller's buffer. A panel along
+the other axis requires reading everything, which the grid marks as ``scattered``.
 
-The trap: ``indptr`` has a number for every row. It is read slice by slice, and never kept.
+The trap: ``indptr`` has an element for every line. It is read slice by slice, and never kept.
 """
 
 from __future__ import annotations
@@ -37,34 +37,40 @@ from rankfold.pipeline.regular import read_json
 
 
 ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
-"""The axis whose lines are stored contiguously, by AnnData's name of the layout."""
+"""Axis whose lines are stored contiguously, by AnnData's name of the layout."""
 
 PIECE = 2**17
 """Number of stored entries that are scattered into a dense buffer at a time."""
 
 SPREAD_BYTES = 64
-"""Memory that scattering one stored entry takes: value, index, line, and temporaries of the checks."""
+"""Bytes of memory to scatter one stored entry: its value, index and line, and temporaries of the checks."""
 
 ENTRIES = 2**20
-"""Number of stored entries that are read at a time where the result stays sparse."""
+"""Number of stored entries that are read at a time if the result stays sparse."""
 
 POINTERS = 2**16
 """Number of lines whose pointers are read at a time."""
 
 
 def spread_bytes(lines: int) -> int:
-    """Memory for reading ``lines`` lines densely, without that of the vectors: pointers, and one piece."""
+    """Most memory to read so many lines densely: pointers, and one piece of stored entries.
+
+    Memory that decoding chunks of the stored vectors takes is not included.
+    """
     return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
 
 
 def entry_bytes(lines: int, numbers: int) -> int:
-    """Memory for reading ``numbers`` entries of ``lines`` lines sparsely, without them and the vectors."""
+    """Most memory to read ``numbers`` entries of ``lines`` lines sparsely, in addition to the result.
+
+    Memory that decoding chunks of the stored vectors takes is not included.
+    """
     return SPREAD_BYTES * min(numbers, ENTRIES) + 32 * min(lines, POINTERS) + 8 * lines
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CsrSource(Readable):
-    """A sparse matrix, stored as three vectors on disk."""
+    """A sparse matrix, stored as three vectors on disk: values, indices and pointers."""
 
     name: str
     shape: tuple[int, int]
@@ -103,12 +109,12 @@ class CsrSource(Readable):
 
     @property
     def row_grid(self) -> Grid:
-        """One piece: cut anywhere in CSR, scattered in CSC."""
+        """The rows as one chunk: it can be cut anywhere in CSR; in CSC each row is spread over the store."""
         return self._grid(0)
 
     @property
     def column_grid(self) -> Grid:
-        """One piece: scattered in CSR, cut anywhere in CSC."""
+        """The columns as one chunk: it can be cut anywhere in CSC; in CSR each is spread over the store."""
         return self._grid(1)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
@@ -128,7 +134,7 @@ class CsrSource(Readable):
         return written or Names.of([self.data.axis_of_group(axis, ("row", "column")[axis], self.shape[axis])])
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Starts of lines ``top:bottom`` in ``data``, and the end of the last line; checked."""
+        """Starts of lines ``top:bottom`` in ``data``, and the end of the last; ``ChunkError`` if invalid."""
         ends, lines = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False), self.indptr.length - 1
         first, last = (0 if top == 0 else ends[0]), (self.nnz if bottom == lines else ends[-1])
         if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or first_fall(ends) is not None:
@@ -139,11 +145,17 @@ class CsrSource(Readable):
         return ends
 
     def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Indices and values of stored entries ``start:stop``; indices are checked."""
+        """Indices within their lines and values of stored entries ``start:stop``.
+
+        ``ChunkError`` for an index outside the matrix.
+        """
         return self.places(start, stop).astype(np.int64, copy=False), self.data.take(start, stop)
 
     def places(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Indices of stored entries ``start:stop``, in their stored type; checked."""
+        """Indices within their lines of stored entries ``start:stop``, in their stored type.
+
+        ``ChunkError`` for an index outside the matrix.
+        """
         indices, short = self.indices.take(start, stop), self.shape[1 if self.by == "rows" else 0]
         if (wrong := first_outside(indices, 0, short - 1)) is not None:
             raise ChunkError(
@@ -153,7 +165,7 @@ class CsrSource(Readable):
         return indices
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Memory of a dense read: pointers, a piece that is scattered, decoding of a chunk of a vector."""
+        """Most memory of a dense read: pointers, a piece of entries to scatter, and decoding of a chunk."""
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
         return vectors + spread_bytes(rows if self.by == "rows" else columns)
 
@@ -175,7 +187,7 @@ class CsrSource(Readable):
         return Csr(pointers, indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Memory of a sparse read: pointers, a piece and its checks, decoding of a chunk of a vector."""
+        """Most memory of a sparse read: pointers, a piece of entries and its checks, decoding of a chunk."""
         vectors = max(v.read_bytes(1, min(numbers, ENTRIES)) for v in (self.data, self.indices, self.indptr))
         return vectors + entry_bytes(self.shape[0 if self.by == "rows" else 1], numbers)
 
@@ -213,7 +225,7 @@ class CsrSource(Readable):
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show if the first rows have changed: see ``GrowingSource``."""
+        """Digests that change if the first rows have changed: see ``GrowingSource``."""
         if self.by != "rows":
             raise InputError(f"{self.name} is compressed by columns, in each of which a new row has a place")
         stored = int(self.pointers(rows, rows)[0])
@@ -232,10 +244,10 @@ class CsrSource(Readable):
     def _spread(
         self, view: npt.NDArray[Any], ends: npt.NDArray[np.int64], piece: Span, top: int, across: Span
     ) -> None:
-        """Add a piece of the stored entries to ``view``.
+        """Add stored entries ``piece``, (start, stop), to the dense array ``view``, (lines, indices).
 
         ``ends`` are pointers of lines, the first of which is line ``top`` of ``view``; ``across`` is the
-        span of indices that ``view`` covers.
+        span of indices within lines that ``view`` covers.
         """
         indices, values = self.entries(*piece)
         bounds = np.clip(ends, *piece)
@@ -264,7 +276,11 @@ class CsrSource(Readable):
         indices: npt.NDArray[np.int64],
         values: npt.NDArray[Any],
     ) -> None:
-        """Raise ``DataError`` if integers stored for one element add up to more than their type holds."""
+        """Raise ``DataError`` if integers stored for one element add up to more than their type holds.
+
+        ``view`` holds their sums, which wrap around; ``lines`` and ``indices`` are the positions of
+        ``values``.
+        """
         if self.dtype.kind not in "iu" or self.dtype.itemsize == 8:
             return
         added = scipy.sparse.coo_array((values.astype(np.int64), (lines, indices)), view.shape)
@@ -279,7 +295,7 @@ class CsrSource(Readable):
 
 
 def compressed_kind(folder: str) -> str | None:
-    """``rows`` or ``columns`` for a group in AnnData's sparse layout, by its attributes; None for others."""
+    """Axis of the lines (``rows`` or ``columns``) of a group in AnnData's sparse layout; None for others."""
     if not os.path.isdir(folder) or node_kind(folder) != "group":
         return None
     return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))

@@ -5,7 +5,8 @@ keeps its own parallelism. Memory that a block takes while it is computed depend
 controlled here.
 
 The number of stored entries of sparse blocks is known only after computing them, and a plan needs it. So they
-are counted when the array is opened.
+are counted when the array is opened. Lines are rows, if blocks hold whole rows, or columns, if they hold
+those.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class DaskBlocks(Named):
         return tuple(Grid(np.unique(block_edges(sizes)), splittable=False) for sizes in self.array.chunks)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place, block by block; see ``Volume``."""
+        """Compute each block that boxes overlap, once, and copy its parts into ``out`` of their pieces."""
         edges = [block_edges(sizes) for sizes in self.array.chunks]
         blocks: dict[tuple[int, ...], Box] = {}
         for piece in pieces:
@@ -114,13 +115,13 @@ class DaskSource(Readable, Matrix, DaskBlocks):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DaskSparse(DaskSource):
-    """A Dask array of sparse blocks of whole lines, read sparsely."""
+    """A Dask array of sparse blocks of whole rows or columns, which can be read sparsely."""
 
     by: str
-    """``rows`` or ``columns``: the lines that blocks contain whole."""
+    """Axis of the lines: ``rows`` or ``columns``, of which blocks hold whole ones."""
 
     ends: npt.NDArray[np.int64]
-    """(lines + 1,) number of stored entries before each line, and of all."""
+    """Cumulative number of stored entries before each line, and in all, (lines + 1,)."""
 
     format = "Dask array of sparse blocks"
 
@@ -176,7 +177,7 @@ class DaskSparse(DaskSource):
         return Csr(pointers.astype(index), indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of a sparse read: the fullest block as computed, sorted, and its part; pointers."""
+        """Most memory of a sparse read: the fullest block as computed and sorted, the part read, pointers."""
         edges = block_edges(self.array.chunks[self._axis])
         fullest = int(np.diff(self.ends[edges]).max())
         return 3 * fullest * (self.dtype.itemsize + 8) + 4 * 8 * int(np.diff(edges).max())
@@ -200,7 +201,10 @@ class DaskVolume(DaskBlocks):
 
 
 def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any] | None = None) -> Any:
-    """Compute one block in this thread, as a dense array, or converted by ``form``."""
+    """Compute the block at an index of the grid of blocks in this thread.
+
+    A dense array, or what the function ``form`` makes of it.
+    """
     try:
         block = (form or _filled)(array.blocks[index].compute(scheduler="synchronous"))
     except MemoryError:
@@ -219,7 +223,7 @@ def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any
 
 
 def _require_type(array: Any, index: tuple[int, ...], block: Any) -> None:
-    """Raise ``ChunkError`` for a block whose numbers would change in the declared type of the array."""
+    """Raise ``ChunkError`` for a block whose values would change in the declared type of the array."""
     is_wide = block.dtype.kind in "iu" and block.dtype.itemsize > 4  # float64 does not hold all of them
     if block.dtype == array.dtype or (np.can_cast(block.dtype, array.dtype, "safe") and not is_wide):
         return
@@ -245,7 +249,7 @@ def _filled(block: Any) -> npt.NDArray[Any]:
 
 
 def _compressed(block: Any, by: str) -> Any:
-    """A sparse block of SciPy, checked, compressed by ``by``, with duplicate entries summed."""
+    """A sparse block of SciPy, checked, in CSR (``by`` rows) or CSC, with duplicate entries summed."""
     block = block.to_scipy_sparse() if hasattr(block, "to_scipy_sparse") else block
     if hasattr(block, "check_format"):
         block.check_format(full_check=True)
@@ -253,13 +257,13 @@ def _compressed(block: Any, by: str) -> Any:
 
 
 def computed_lines(array: Any, number: int, by: str) -> Any:
-    """Compute block ``number`` of whole lines, as a SciPy array compressed by these lines."""
+    """Compute block ``number`` of whole rows (or columns), as a SciPy CSR (or CSC) array."""
     index = (number, 0) if by == "rows" else (0, number)
     return computed_block(array, index, functools.partial(_compressed, by=by))
 
 
 def lines_of_blocks(array: Any) -> str | None:
-    """``rows`` or ``columns`` if blocks are sparse and contain these whole; None for other arrays."""
+    """``rows`` or ``columns`` if blocks are sparse and hold whole ones of these; None for other arrays."""
     module = type(array._meta).__module__.partition(".")[0]
     if module == "sparse" or (module == "scipy" and scipy.sparse.issparse(array._meta)):
         down, across = array.numblocks
@@ -280,11 +284,11 @@ def require_known_chunks(array: Any) -> None:
 
 
 AS_THEY_ARE = ("rechunk-", "getitem-")
-"""Prefixes of names of graph layers that pass on numbers unchanged."""
+"""Prefixes of names of graph layers that pass on values unchanged."""
 
 
 def stored_below(array: Any) -> Any:
-    """Zarr array or HDF5 dataset whose numbers a Dask array passes on unchanged; None if it computes them."""
+    """Zarr array or HDF5 dataset whose values a Dask array passes on unchanged; None if it computes them."""
     layers, dependencies = (getattr(array.dask, each, {}) for each in ("layers", "dependencies"))
     name = array.name
     while name in layers and len(below := dependencies.get(name, ())) == 1:
@@ -302,7 +306,7 @@ def stored_below(array: Any) -> Any:
 
 
 def require_decoded(array: Any) -> None:
-    """Raise ``InputError`` for numbers of a store that would have to be decoded by its attributes."""
+    """Raise ``InputError`` if values come unchanged from a store whose attributes say to decode them."""
     if (stored := stored_below(array)) is None:
         return
     name = f"dask array {array.name}"
@@ -322,7 +326,10 @@ def require_decoded(array: Any) -> None:
 
 
 def dask_source(array: Any) -> DaskSource:
-    """Check a Dask array of two axes and make a source of it; sparse blocks of whole lines are counted."""
+    """Check a Dask array of two axes and make a ``Source`` of it.
+
+    If its blocks are sparse, it computes them to count their entries.
+    """
     require_known_chunks(array)
     require_decoded(array)
     require_matrix(f"dask array {array.name}", array.shape, array.dtype)
@@ -336,7 +343,7 @@ def dask_source(array: Any) -> DaskSource:
 
 
 def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
-    """Check a Dask array of any number of axes and make a volume of it."""
+    """Check a Dask array of any number of axes and make a ``Volume`` of it."""
     require_known_chunks(array)
     require_decoded(array)
     return DaskVolume(array, axes, format)

@@ -27,7 +27,7 @@ FRAME = "dataframe"
 
 @dataclass(frozen=True, slots=True)
 class FrameVolume:
-    """The columns of a data frame, joined to a volume of two axes."""
+    """The columns of a data frame, joined to an array of two axes that is read box by box."""
 
     name: str
     store: str
@@ -39,7 +39,10 @@ class FrameVolume:
     """The columns, each of one axis."""
 
     index: Callable[[str, str, int, str, int], Axis]
-    """Reads the axis with names of rows: from store, element, number, name and length of the axis."""
+    """Function that reads the axis of the rows, with its labels.
+
+    It takes path of the store, path of the frame there, number, name and length of the axis.
+    """
 
     axes = ("row", "column")
 
@@ -80,7 +83,7 @@ class FrameVolume:
         return self.index(self.store, self.element, 0, "row", self.shape[0])
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place, column by column; see ``Volume``."""
+        """Read every box into ``out`` of its piece, column by column; see ``Volume``."""
         for (rows, (left, right)), out in pieces:
             for number in range(left, right):
                 part = self.parts[number]
@@ -98,7 +101,7 @@ class FrameVolume:
             part.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that were never written; see ``absence_of``."""
+        """Number of chunks of all columns that were never written; see ``absence_of``."""
         return sum_absences([absence_of(part, most) for part in self.parts])
 
     def fingerprint(self) -> str:
@@ -123,7 +126,7 @@ def frame_volume(
     index: Callable[[str, str, int, str, int], Axis],
     volume_of: Callable[[Any, str], Volume],
 ) -> FrameVolume:
-    """The columns of an open data frame as a volume, checked.
+    """Check the columns of an open data frame and make a ``Volume`` of them.
 
     Parameters
     ----------
@@ -133,9 +136,9 @@ def frame_volume(
     place : (str, str)
         Path of the store, and path of the frame in it.
     index : callable
-        See ``FrameVolume``.
+        Reads the axis of the rows: see ``FrameVolume.index``.
     volume_of : callable
-        Makes a volume of an array of one axis and its name.
+        Takes an array of one axis and its name; returns a ``Volume``.
 
     Raises
     ------
@@ -170,7 +173,7 @@ def frame_volume(
 
 
 def _kind(column: Any) -> str:
-    """Kind of the values of a column that holds no numbers; empty for numbers."""
+    """Text on what a column holds if it holds no numbers; empty for numbers."""
     if not hasattr(column, "shape"):
         return text_of(column.attrs.get("encoding-type")) or "a group"
     if "categories" in column.attrs:  # before AnnData 0.8: codes, with a reference to their words

@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars and Dask: the numbers of their columns, and names of rows and columns.
+"""Data frames of pandas, polars and Dask: their columns as a numeric array, and names of rows and columns.
 
 Frames are recognized by the module and the name of their type, so none of these libraries is imported here.
 """
@@ -37,7 +37,7 @@ def is_frame(x: object) -> bool:
 
 
 def array_of_frame(frame: Any) -> npt.NDArray[Any]:
-    """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
+    """Values of a pandas frame, (rows, columns), in a type that holds all columns; missing ones are NaN."""
     common = _common_type(frame)
     if not frame.isna().to_numpy().any():
         if common.kind == "f":
@@ -50,7 +50,10 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
 
 
 def dask_array_of_frame(frame: Any) -> Any:
-    """The numbers of a Dask frame as a Dask array; counting rows of partitions computes them once."""
+    """Values of a Dask frame as a Dask array (rows, columns).
+
+    Computes all partitions once, to count their rows.
+    """
     common = _common_type(frame)
     if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
         common = np.dtype(np.float64)  # has NaN for missing values of nullable columns
@@ -60,7 +63,7 @@ def dask_array_of_frame(frame: Any) -> Any:
 
 
 def _is_wide(dtype: Any) -> bool:
-    """True if a type of pandas is of 64-bit integers, which a float may not represent exactly."""
+    """True if a pandas type has 64-bit integers, which a float may not represent exactly."""
     plain = np.dtype(_plain_type(dtype))
     return plain.kind in "iu" and plain.itemsize == 8
 
@@ -75,7 +78,7 @@ def _require_digits(frame: Any) -> Any:
 
 
 def plain_columns(frame: Any) -> Any:
-    """A frame in which categories of numbers, and decimals, become plain numbers, as read from Parquet."""
+    """The frame with categorical columns of numbers, and decimals, as plain numbers, as Parquet is read."""
     if type(frame).__name__ != "DataFrame":
         return frame
     library = _library(frame)
@@ -104,7 +107,7 @@ def plain_columns(frame: Any) -> Any:
 
 
 def _type_of_numbers(dtype: Any) -> str | None:
-    """Type of pandas for the numbers of a categorical or decimal column; None for other columns."""
+    """Pandas type for a categorical or decimal column as plain numbers; None for other columns."""
     if str(dtype).startswith("decimal"):
         return "float64"
     kind = _plain_type(getattr(getattr(dtype, "categories", None), "dtype", None))
@@ -157,12 +160,12 @@ def _common_type(frame: Any) -> np.dtype[Any]:
 
 
 def _plain_type(dtype: Any) -> Any:
-    """Type of NumPy for the type of a column of pandas, which may be nullable or sparse."""
+    """NumPy type for the type of a pandas column, which may be nullable or sparse."""
     return getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
 
 
 def _texts_of(frame: Any) -> dict[Any, Any]:
-    """Columns of a frame of pandas, polars or Dask that hold no numbers, each with what it holds."""
+    """Columns of a frame that hold no numbers, by name, each with text on what it holds."""
     wrong: dict[Any, Any] = dict.fromkeys(
         index_names(list(frame.columns)), "names of rows, as pandas writes an index"
     )
@@ -255,10 +258,10 @@ def _names_in(column: Any) -> list[str]:
 
 
 def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:
-    """Axes of a frame with labels of its index and columns; the default index of pandas is no label.
+    """Axes of the rows and columns of a frame, labeled by its index and columns.
 
-    The index of a Dask frame is not computed. ``names`` replaces the rows, with names from a column. Columns
-    of a Series of lists have no labels.
+    The default index of pandas gives no labels, and the index of a Dask frame is not computed. ``names`` is
+    taken for the axis of rows, with names from a column. Columns of a Series of lists have no labels.
     """
     index, columns = getattr(frame, "index", None), getattr(frame, "columns", None)
     given = [
@@ -277,7 +280,7 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None)
 
 
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:
-    """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
+    """Values of a polars frame, (rows, columns), in a type that holds all columns; missing ones are NaN."""
     if type(frame).__name__ != "DataFrame":
         raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
     _require_all_numbers(frame)

@@ -1,4 +1,4 @@
-"""Common parts of HDF5 and netCDF files: choice of a dataset, open files, coordinates, annotations.
+"""Common parts of HDF5 and netCDF files: choice of a dataset, open files, coordinates, columns of AnnData.
 
 A file is opened when a dataset is first read, and stays open as long as the description of the dataset
 exists. Opening it for every read takes milliseconds. If it stayed open longer, this process could not write
@@ -52,7 +52,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def choose(path: str, text: str, shapes: Shapes) -> str:
-    """Path of the dataset that ``text`` means, or of the only one; else an error that lists the datasets."""
+    """Path of the dataset that ``text`` names, or of the only one if it is empty.
+
+    Else an ``InputError`` lists the datasets of the file at ``path``.
+    """
     if text in shapes:
         return text
     wide = {name: shape for name, shape in shapes.items() if len(shape) >= 2}
@@ -67,7 +70,7 @@ def choose(path: str, text: str, shapes: Shapes) -> str:
 
 
 def list_names(path: str, shapes: Shapes) -> str:
-    """Sentence that lists datasets, those of most axes first; vectors only if there is nothing else."""
+    """Sentence that lists the datasets of a file, those with most axes first; vectors only if all are."""
     if not shapes:
         return "It holds no datasets"
     shapes = {name: shape for name, shape in shapes.items() if len(shape) >= 2} or shapes
@@ -109,7 +112,7 @@ class Handles:
 
 
 def file_version(path: str) -> str:
-    """Size and modification time of a file, as text, which differ once it is rewritten."""
+    """Text of size and modification time of a file, which changes once the file is rewritten."""
     state = os.stat(path)
     return f"{state.st_size} {state.st_mtime_ns}"
 
@@ -124,11 +127,15 @@ def file_fingerprint(path: str, *facts: object) -> str:
 
 
 PACKAGES = {"xarray": "xarray netCDF4"}
-"""Packages to install for a library that needs others to be useful."""
+"""Packages to install, by library, if the library needs others to be useful."""
 
 
 def library(module: str, *, extra: str, what: str) -> Any:
-    """Import a module that an extra of rankfold installs; ``InputError`` says that ``what`` needs it."""
+    """Import a module of an optional library.
+
+    If it is missing, an ``InputError`` says that ``what`` needs it, and that the ``extra`` of rankfold
+    installs it.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -188,9 +195,10 @@ def _beside(path: str | os.PathLike[str], name: str) -> str:
 
 @contextlib.contextmanager
 def opened(like: Any, along: str | None = None) -> Iterator[Any]:
-    """Yield a DataArray: the one given, that at ``FILE::variable``, or that of all files that match a ``*``.
+    """Yield a DataArray, open during the block.
 
-    ``along`` is the axis along which files are concatenated; by default the first.
+    ``like`` is a DataArray, the path ``FILE::variable``, or such a path with ``*`` for several files. These
+    are concatenated along the axis ``along``, by default the first.
     """
     if not isinstance(like, str | os.PathLike):
         yield like
@@ -235,7 +243,7 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """A coordinate of a DataArray: its axes, its numbers and their units as text, empty if not given."""
+    """A coordinate of a DataArray: names of its axes, its values, and their units (empty if not given)."""
 
     axes: tuple[str, ...]
     values: npt.NDArray[np.float64]
@@ -260,7 +268,10 @@ def coordinate_of(x: Any, axis: str) -> Coordinate:
 
 
 def plane_of(x: Any, name: str) -> Coordinate | None:
-    """A coordinate along axes of other names, as of curvilinear or unstructured grids; None without one."""
+    """The coordinate ``name`` if it goes along axes of other names; else None.
+
+    Such as ``lat(y, x)`` of curvilinear grids, or ``lat(ncells)`` of unstructured ones.
+    """
     with _coordinates(x) as known:
         found = known.get(name)
         return None if found is None or found.dims in ((), (name,)) else Coordinate.of(found)
@@ -276,7 +287,10 @@ def coordinates_of(x: Any) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
-    """Coordinates of a DataArray, or of the variable at a path or the first of several; else empty."""
+    """Yield the coordinates, by name, of a DataArray or of the variable at a path, the first of several.
+
+    Empty for anything else.
+    """
     if isinstance(x, list | tuple) and x and isinstance(x[0], str | os.PathLike):
         x = x[0]
     if isinstance(x, str | os.PathLike):
@@ -292,9 +306,10 @@ def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
 
 
 def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
-    """Values of a column of ``obs`` or ``var`` of AnnData, in an object, file or store, and their kind.
+    """Values of a column of ``obs`` or ``var`` of AnnData, and their type as text.
 
-    Values may be empty if they are not booleans.
+    ``x`` is an AnnData object, a file or a store; ``part`` is ``obs`` or ``var``. Values may be left out if
+    they are not booleans.
     """
     if not isinstance(x, str | os.PathLike):
         frame: Any = getattr(x, part, None)
@@ -370,7 +385,10 @@ def _require_column(place: str, part: str, name: str, names: Any) -> None:
 
 
 def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool_]:
-    """Boolean mask of rows (``obs``) or columns (``var``): given, or a column of the data by name."""
+    """Boolean mask of the rows (``part`` is ``obs``) or columns (``var``) of a matrix.
+
+    ``mask`` is the mask, or the name of a column of ``obs`` or ``var`` of the AnnData ``x``.
+    """
     axis = ("obs", "var").index(part)
     what, length = ("rows", "columns")[axis], source.shape[axis]
     if isinstance(mask, str):
@@ -390,7 +408,11 @@ def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool
 
 
 def by_name(values: Any, source: Source, axis: int, whose: str) -> npt.NDArray[Any]:
-    """One value for each row (0) or column (1) of a matrix; a Series or DataArray is ordered by its names."""
+    """Values (n,), one for each row (0) or column (1) of a matrix.
+
+    A Series or DataArray is brought into the order of the matrix by its names. ``whose`` names the values in
+    messages.
+    """
     own, found = names_of_values(values), np.asarray(values)
     wanted = names_of(source, axis) if own is not None and found.ndim == 1 else None
     if own is not None and wanted is not None and not own.is_like(wanted):

@@ -61,10 +61,10 @@ CACHE_BYTES = 2**20
 """Size of the cache of decoded chunks for each open file."""
 
 LOOKS, LOOK_NUMBERS = 16, 64
-"""Number of places where a dataset is sampled for its fingerprint, and numbers along each axis there."""
+"""Number of positions where a dataset is sampled for its fingerprint, and elements along each axis there."""
 
 OVERHEAD_BYTES = 4 * 2**20
-"""Memory that HDF5 itself holds: index of chunks, metadata, selections."""
+"""Bytes of memory that HDF5 itself takes: index of chunks, metadata, selections."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -75,7 +75,7 @@ DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowErr
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Hdf5Volume:
-    """Description of a dataset by strings and numbers."""
+    """A dataset of any number of axes in an HDF5 file, described by path, shape and type; picklable."""
 
     name: str
     path: str
@@ -111,7 +111,7 @@ class Hdf5Volume:
         return regular_grids(self.shape, self.chunks, splittable=not self.filters)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         dataset = self._open()
         # A chunk that is not encoded, or a dataset without chunks, can be read in part.
         unit = self.chunks if self.filters else (1,) * len(self.shape)
@@ -170,7 +170,7 @@ class Hdf5Volume:
 
     @property
     def attributes(self) -> Attributes:
-        """Attributes of the numbers, such as units; empty if they cannot be read."""
+        """Attributes of the values, such as units; empty if they cannot be read."""
         with contextlib.suppress(*UNREADABLE):
             return attributes_in(self._open().attrs)
         return {}
@@ -179,7 +179,7 @@ class Hdf5Volume:
         """Digest of the dataset's shape and type, and of size and time of the file.
 
         If other datasets may be added to the file, size and time are replaced by offsets and sizes of some
-        chunks and samples of the numbers.
+        chunks and samples of the values.
         """
         if self.has_neighbors:
             with refuse_damage(self.name):
@@ -213,7 +213,7 @@ class Hdf5Volume:
 
 
 def _written(dataset: Any) -> tuple[int, int]:
-    """Number of chunks of a dataset, and of written ones; a dataset without chunks counts as one chunk."""
+    """Number of chunks of a dataset, and of those written; a dataset without chunks counts as one chunk."""
     if dataset.is_virtual:
         return 1, 1
     if dataset.chunks is None:
@@ -279,7 +279,7 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
 
 
 def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """Volume of a dataset, decoded by its attributes: missing values, scale and offset."""
+    """``Volume`` of a dataset, with values decoded by its attributes: missing values, scale and offset."""
     name = f"{path}::{found.path}"
     volume = _volume(dataset, name, os.path.abspath(path), missing, has_neighbors=found.grows)
     volume = dataclasses.replace(volume, axes=found.axes or volume.axes)
@@ -306,14 +306,14 @@ def _declared_fill(dataset: Any) -> float | int | None:
 
 
 def _said(dataset: Any) -> dict[str, Any]:
-    """Attributes that define the meaning of the numbers, such as missing values, scale and offset."""
+    """Attributes that say how stored numbers are decoded, such as missing values, scale and offset."""
     return {name: dataset.attrs[name] for name in NAMES if name in dataset.attrs}
 
 
 def _volume(
     dataset: Any, name: str, path: str, missing: str | None, *, has_neighbors: bool = False
 ) -> Hdf5Volume:
-    """Describe an open dataset by strings and numbers."""
+    """Make the picklable description of an open dataset."""
     if dataset.is_virtual and missing != "fill":
         raise InputError(
             f"{name} is a virtual dataset: HDF5 reads parts whose files are not there as fill value. Say "
@@ -342,7 +342,7 @@ def _volume(
 
 @dataclass(frozen=True, slots=True)
 class Hdf5Vector(Vector):
-    """A dataset of one axis as a matrix of one row."""
+    """A dataset of one axis as a matrix of one row, (1, n)."""
 
     name: str
     shape: tuple[int, int]
@@ -369,7 +369,7 @@ class Hdf5Vector(Vector):
         return self.volume.codec
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """Axis 0 or 1 of the sparse matrix in the group of this vector, with the labels of the file."""
+        """Axis 0 or 1 of the sparse matrix that this vector is part of, with the labels that the file has."""
         return hdf5_axis(self.path, os.path.dirname(self.volume.dataset), number, name, length)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
@@ -389,7 +389,7 @@ class Hdf5Vector(Vector):
         return self.volume.absent_chunks(most)
 
     def fingerprint(self) -> str:
-        """Digest that changes when the numbers may have changed; see ``Hdf5Volume``."""
+        """Digest that changes when the values may have changed; see ``Hdf5Volume``."""
         return self.volume.fingerprint()
 
     def stored_bytes(self) -> int:
@@ -398,7 +398,7 @@ class Hdf5Vector(Vector):
 
 
 def _frame(group: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """Volume of the columns of a data frame of AnnData."""
+    """``Volume`` that joins the columns of a data frame of AnnData."""
 
     def volume_of(column: Any, name: str) -> Volume:
         return _volume(column, name, os.path.abspath(path), missing, has_neighbors=True)

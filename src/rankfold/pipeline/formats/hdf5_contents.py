@@ -48,13 +48,13 @@ class SparseLayout:
     """Layout of a group that holds a sparse matrix."""
 
     by: str
-    """``rows`` or ``columns``: the lines that are stored contiguously."""
+    """Axis of the lines that are stored contiguously: ``rows`` (CSR) or ``columns`` (CSC)."""
 
     shape: Any
     """Rows and columns as the file states them, unchecked."""
 
     parts: tuple[str, str, str] = ("data", "indices", "indptr")
-    """Names of the datasets of stored numbers, their indices, and the pointers."""
+    """Names of the datasets of stored values, their indices within lines, and the pointers."""
 
     def lengths(self, name: str) -> tuple[int, int]:
         """Rows and columns, checked."""
@@ -90,10 +90,10 @@ class Found:
     """Layout of a group that is a sparse matrix; None for datasets and data frames."""
 
     columns: str | None = None
-    """Columns that are kept, as ``0:2000``; None for all."""
+    """Columns that are kept, as text such as ``0:2000``; None for all."""
 
     axes: tuple[str, ...] | None = None
-    """Names of its axes by the kind of file; None to take them from the dataset."""
+    """Names of its axes, in a kind of file that implies them; None to take them from the dataset."""
 
     turned: bool = False
     """True if its last axis becomes the rows."""
@@ -102,7 +102,7 @@ class Found:
     """True if other datasets may be added to the file later, as in files of AnnData."""
 
     def rows(self, path: str, rows: Rows) -> Rows:
-        """The axes that become the rows: those that are given, or those of its kind of file.
+        """Axes that become the rows: ``rows`` of the caller, or else those that its kind of file implies.
 
         Raises
         ------
@@ -156,7 +156,7 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
 
 
 def matrices_beside(h5py: Any, file: Any, path: str) -> tuple[str, ...]:
-    """Paths of arrays of two axes or more in an open file: first the default matrix of its kind of file."""
+    """Paths of the arrays of two axes or more in an open file; the first is its default matrix."""
     meant = find_matrix(h5py, file, path, "").path
     wide = [name for name, shape in _matrices(h5py, file).items() if len(shape) >= 2 and name != meant]
     return (meant, *wide)
@@ -173,7 +173,10 @@ def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
 
 
 def _place(h5py: Any, file: Any, text: str) -> str:
-    """Path that ``text`` means in a file, by the contents of the file; empty for its only matrix."""
+    """Path in a file that ``text`` names, or of the default matrix if it is empty.
+
+    Empty if the kind of file has no default, so that its only matrix is meant.
+    """
     if "mod" in file and isinstance(file["mod"], h5py.Group):
         names = list(file["mod"])
         meant = text or (names[0] if len(names) == 1 else "")
@@ -203,7 +206,7 @@ def _matrices(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _of_matlab(path: str, name: str, node: Any) -> Found:
-    """The matrix in an array of MATLAB, whose last axis is stored first."""
+    """The matrix that an array of MATLAB holds, whose last axis is stored first."""
     kind = text_of(node.attrs["MATLAB_class"])
     if kind in NO_NUMBERS or "MATLAB_empty" in node.attrs:
         what = "empty" if "MATLAB_empty" in node.attrs else f"of class {kind}"

@@ -1,4 +1,4 @@
-"""Latitudes of the columns of a field, for weights by area: their name, their axes, their units.
+"""Latitudes of the columns of a field (such as time x grid points), for weights by area: name, axes, units.
 
 A regular grid has an axis of latitudes. A curvilinear or unstructured grid has latitudes along axes of other
 names, such as ``lat(y, x)`` or ``lat(ncells)``.
@@ -35,7 +35,10 @@ RADIANS = ("rad", "rads", "radian", "radians")
 
 
 def with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
-    """Steps of preparation; those that need latitudes of the columns get them where they are found."""
+    """The preparation steps, where those that weight by latitude (``coslat``) get the latitudes of columns.
+
+    ``x`` is what the caller passed as the matrix, ``source`` the matrix that was opened.
+    """
     return tuple(_found(x, source, step) if isinstance(step, Coslat) else step for step in steps)
 
 
@@ -79,7 +82,7 @@ def _called(x: object, source: Source) -> str:
 
 
 def _near(name: str, known: list[str]) -> str | None:
-    """A known name that may have been meant instead of ``name``; None if there is none."""
+    """Name among ``known`` that may have been meant instead of ``name``; None if there is none."""
     others = [each for each in known if each != name]
     alike = [each for each in others if each.casefold().startswith("lat") or each == "nav_lat"]
     return next(iter(alike or difflib.get_close_matches(name, others, n=1)), None)
@@ -113,7 +116,7 @@ def to_degrees(values: Float64, units: str, name: str) -> Float64:
 
 
 def _of_plane(source: Source, name: str, plane: Coordinate) -> Float64:
-    """(n,) value for each column of a coordinate that is stored along axes of other names."""
+    """Value (n,) at each column of a coordinate that is stored along other axes, such as ``lat(y, x)``."""
     places = [column_coordinates(source, axis) for axis in plane.axes]
     if any(place is None for place in places):
         raise InputError(

@@ -1,4 +1,4 @@
-"""From ``STORE::path/in/group`` to folder and array path, or to a message that lists what the store holds."""
+"""Locations ``STORE::path/in/group``: split into store and array, or refused with a list of what it holds."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ def require_array(path: str, array: str) -> None:
 
 
 def _list_arrays(path: str, arrays: dict[str, str]) -> str:
-    """Sentence that names the arrays of a store and how to ask for one."""
+    """Sentence that names the arrays of a store, and says how to ask for one.
+
+    ``arrays`` are texts of shape and type, by path.
+    """
     if not arrays:
         return "It holds no arrays"
     lines = [f"{name} {what}" for name, what in list(arrays.items())[:MOST_NAMES]]
@@ -174,12 +177,12 @@ class Location(NamedTuple):
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Numbers of axes and elements: data have more of them than coordinates and other descriptions."""
+        """Sort key, number of axes and number of elements: data have more than coordinates and the like."""
         return len(self.shape), math.prod(self.shape)
 
 
 def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
-    """Paths and words of arrays, the most likely first: ``X``, then matrices from large to small.
+    """(path, text of shape and type) of arrays, the most likely first: ``X``, then the largest matrices.
 
     Vectors are left out if there is anything else: tables and coordinates may add dozens of them.
     """
@@ -189,7 +192,7 @@ def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
 
 
 def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Location]:
-    """Arrays and sparse matrices in a group, by their metadata."""
+    """Yield the arrays and sparse matrices in a group, and in groups below it, by their metadata."""
     here = os.path.join(folder, array)
     for entry in sorted(entry.name for entry in os.scandir(here) if entry.is_dir()):
         path = f"{array}/{entry}" if array else entry
@@ -222,7 +225,10 @@ def _lengths(shape: object) -> tuple[int, ...]:
 
 
 def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
-    """Text of shape and type of an array, and its shape; without Zarr, which one odd array would stop."""
+    """Text of shape and type of an array, and its shape.
+
+    Read without Zarr, which raises an error for an array that it does not understand.
+    """
     name = "zarr.json" if is_regular(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
     shape = metadata.get("shape")

@@ -1,18 +1,18 @@
-"""Names of rows and columns that containers store with their matrices.
+"""Names of rows and columns that files and stores ("containers") hold with their matrices.
 
 =================== =================================== ==================================================
-container           location of names                   source
-=================== =================================== ==================================================
-AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
-netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
-HDF5                dimension scale of an axis          HDF5 dimension scales specification
-10x Genomics        barcodes and names of genes         see ``cell_ranger``
-loom                ``CellID`` and ``Gene``             https://linnarssonlab.org/loompy/format
-VCF Zarr            ``sample_id`` and ``variant_id``    https://github.com/sgkit-dev/vcf-zarr-spec
-Zarr of rankfold    attribute ``rankfold_names``        written by an import
-=================== =================================== ==================================================
+container           location of names                   source ===================
+=================================== ================================================== AnnData
+index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html netCDF,
+xarray      coordinate variable of an axis      CF conventions 1.11, section 5 HDF5                dimension
+scale of an axis          HDF5 dimension scales specification 10x Genomics        barcodes and names of genes
+see ``cell_ranger`` loom                ``CellID`` and ``Gene``
+https://linnarssonlab.org/loompy/format VCF Zarr            ``sample_id`` and ``variant_id``
+https://github.com/sgkit-dev/vcf-zarr-spec Zarr of rankfold    attribute ``rankfold_names``        written by
+an import =================== ===================================
+==================================================
 
-A container whose names cannot be read counts as one without names: the numbers are read all the same.
+A container whose names cannot be read counts as one without names: its matrix is read all the same.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FRAMES = {
     "obsp": ("obs", "obs"),
     "varp": ("var", "var"),
 }
-"""Frames of AnnData whose index names the axes of an element, by the first word of its path."""
+"""Frames of AnnData whose index names rows and columns of an element, by the first word of its path."""
 
 LOOM = ("matrix", "row_attrs", "col_attrs")
 """Members by which a loom file is recognized."""
@@ -71,7 +71,7 @@ def is_loom(root: Any) -> bool:
 
 
 def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> Axis:
-    """An axis of a dataset, or of a sparse group, of an HDF5 file."""
+    """An axis of a dataset, or of a sparse group, of an HDF5 file, with the labels that the file has."""
     with contextlib.suppress(*UNREADABLE), open_hdf5(path) as file:
         for convention in (index_of_frame, labels_of_matrix, labels_of_loom):
             if (found := convention(file, dataset, number)) is not None:
@@ -84,7 +84,7 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
 
 
 def zarr_axis(store: str, array: str, number: int, name: str | None, length: int) -> Axis:
-    """An axis of an array, or of a sparse group, of a Zarr store in a folder.
+    """An axis of an array, or of a sparse group, of a Zarr store in a folder, with the labels that it has.
 
     ``name`` is the name of the axis; None takes it from the metadata.
     """
@@ -97,7 +97,7 @@ def zarr_axis(store: str, array: str, number: int, name: str | None, length: int
 
 
 def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -> Axis:
-    """An axis of an array, or of a sparse group, of an open Zarr group."""
+    """An axis of an array, or of a sparse group, of an open Zarr group, with the labels that it has."""
     known = name or ("row", "column")[number]
     with contextlib.suppress(*UNREADABLE):
         if (found := index_of_frame(root, array, number)) is not None:
@@ -148,7 +148,10 @@ def _of_result(node: Any, axis: int) -> bool:
 
 
 def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Values of a coordinate; times as dates, if they count from a date in units that xarray decodes."""
+    """Values of a coordinate variable, with times decoded to dates.
+
+    Times stay numbers if they do not count from a date, or in units that xarray does not decode.
+    """
     units, calendar = (text_of(attributes.get(each)) for each in ("units", "calendar"))
     if " since " not in units or len(np.shape(values)) != 1:
         return values
@@ -162,7 +165,10 @@ def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
 
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """Name and index of the frame that names an axis of an element of AnnData; None for other files."""
+    """Name and index of the frame (``obs`` or ``var``) that labels axis ``number`` of an element of AnnData.
+
+    None for other files.
+    """
     element = element.strip("/")
     if element.startswith("mod/") and element.count("/") > 1:  # of MuData: one AnnData for each modality
         _, modality, element = element.split("/", 2)
@@ -176,7 +182,10 @@ def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 
 def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """Name and labels of an axis of the matrix of a loom file, whose rows are genes; None for other files."""
+    """Name and labels of axis ``number`` of the matrix (genes x cells) of a loom file.
+
+    None for other files.
+    """
     if number > 1 or not is_loom(root):
         return None
     place = LOOM_LABELS[number]

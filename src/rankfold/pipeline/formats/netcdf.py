@@ -1,4 +1,4 @@
-"""xarray objects, and netCDF files through xarray, which decodes scale, offset and missing values.
+"""xarray objects, and netCDF files read through xarray, which decodes scale, offset and missing values.
 
 Data in memory and in Dask arrays are used directly. Data that xarray has only opened are read box by box:
 indexing such a variable reads no more, and leaves the object as it was. Its ``values`` must never be
@@ -57,7 +57,10 @@ from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
 from rankfold.pipeline.regular import open_regular
 
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-"""Bytes of one value by the code of its type: byte, char, short, int, float, double, and those of CDF-5."""
+"""Bytes of a value by the code of its type in a classic file.
+
+Codes are: byte, char, short, int, float, double, then those of CDF-5.
+"""
 
 
 class _Variable(NamedTuple):
@@ -116,7 +119,7 @@ class _Header:
             self._skip(_pad(self._number(self.count) * kind))
 
     def _list(self) -> int:
-        """Number of elements of the list that begins here."""
+        """Read the head of a list in the header, and return its number of elements."""
         self._number(4)  # kind of the elements
         return self._number(self.count)
 
@@ -150,20 +153,26 @@ REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
 
 DECODING = 4
-"""Memory of xarray as a multiple of what it reads, measured: as stored, with NaN, scaled, kept by heaps."""
+"""Memory that xarray takes, as a multiple of what it reads, measured.
+
+It holds values as stored, with NaN, and scaled, and heaps keep some of what was freed.
+"""
 
 CACHE_BYTES = 64 * 2**20
 """Most bytes of the chunk cache that the netCDF library allocates by default."""
 
 OVERHEAD_BYTES = 4 * 2**20
-"""Memory that the library and xarray hold in addition."""
+"""Bytes of memory that the netCDF library and xarray take in addition."""
 
 COMPRESSORS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FileVariable:
-    """A variable of a netCDF file, opened when it is indexed."""
+    """A variable of a netCDF file, given by path and name.
+
+    The file is opened when the variable is indexed.
+    """
 
     path: str
     group: str
@@ -206,7 +215,7 @@ class LazyVariable:
         """No-op: damage cannot be found without reading."""
 
     def digest(self) -> str:
-        """Digest of the recipe that yields the values, and of size and time of the files they come from.
+        """Digest of how the values are computed from files, and of size and time of these files.
 
         Two slices of one array come from the same file, so the file alone is not enough.
         """
@@ -273,7 +282,7 @@ class XarrayVolume(Named):
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: a request in every state of decoding, and the cache of the library."""
+        """Most memory of one read: its values in every state of decoding, and the cache of the library."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
         cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0
@@ -284,7 +293,7 @@ class XarrayVolume(Named):
         self.variable.require_whole(self.name)
 
     def fingerprint(self) -> str:
-        """Digest of shape and type and of the origin of the values."""
+        """Digest of shape and type, and of the file or files that the values come from."""
         text = f"{self.variable.digest()} {self.shape} {self.dtype.str}"
         return self.named_digest(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
@@ -334,7 +343,7 @@ def _require_no_coordinate(path: str, text: str, dataset: Any, shapes: dict[str,
 
 
 def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
-    """An xarray object as a matrix."""
+    """A DataArray as a matrix whose rows are the axes that ``rows`` names; ``InputError`` for a Dataset."""
     if hasattr(x, "data_vars"):
         names = ", ".join(f"{name} {dict(value.sizes)}" for name, value in list(x.data_vars.items())[:8])
         first = next(iter(x.data_vars), "NAME")
@@ -387,7 +396,10 @@ def _of_array(x: Any, rows: Rows) -> Source:
 
 
 def _require_decoded(name: str, x: Any) -> None:
-    """Raise ``InputError`` for values in memory that attributes call packed, or that hold missing marks."""
+    """Raise ``InputError`` for values in memory that were not decoded.
+
+    Their attributes say that they are packed, or they hold numbers that mark missing values.
+    """
     said = _undecoded(x.attrs)
     if meaning_of(name, native(x.dtype), said) is not None:
         raise InputError(
@@ -406,7 +418,10 @@ def _require_decoded(name: str, x: Any) -> None:
 def _undecoded(
     attributes: Mapping[str, Any], encoding: Mapping[str, Any] | None = None, name: str = ""
 ) -> dict[str, Any]:
-    """Attributes that xarray moves to ``encoding`` when it decodes a variable, and those it does not know.
+    """Attributes that may say that values are still to be decoded.
+
+    These are attributes that xarray moves to ``encoding`` when it decodes a variable, and those that it does
+    not know.
 
     ``encoding`` holds how values that are not in memory were decoded; None for values in memory.
 
@@ -426,7 +441,7 @@ def _undecoded(
 
 
 def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
-    """Volume that describes a variable that xarray has opened, with what its numbers mean."""
+    """``Volume`` of a variable that xarray has opened, with the rules to decode what xarray does not."""
     require_numbers(name, array.dtype)
     encoding = array.encoding
     sizes = encoding.get("chunksizes") or encoding.get("chunks")
@@ -458,9 +473,9 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
 
 
 def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:
-    """Value of a variable of a netCDF file where nothing was written; None for other stores.
+    """Fill value that netCDF puts where nothing was written, in a variable of a netCDF file.
 
-    None too if an attribute marks missing values.
+    None for other stores, and if an attribute marks missing values.
     """
     encoding, attributes = array.encoding, array.attrs
     if not isinstance(variable, FileVariable) and not os.path.isfile(str(encoding.get("source", ""))):
@@ -484,7 +499,7 @@ def _require_complete(path: str) -> None:
 
 
 def _open(path: str, group: str) -> Any:
-    """Open a data set with xarray. Only values are decoded: units of times need not be known to it."""
+    """Open a group of a netCDF file with xarray; times stay numbers, in units that it need not know."""
     import xarray
 
     return xarray.open_dataset(
@@ -499,15 +514,18 @@ def _open(path: str, group: str) -> Any:
 
 @functools.cache
 def _handles(group: str) -> Handles:
-    """Handles of the open files in which ``group`` is read."""
+    """Open files of this process whose group ``group`` is read; made once for each group."""
     return Handles(functools.partial(_open, group=group))
 
 
 class _Recipe(pickle.Pickler):
-    """Pickles the recipe that yields values: files by name, without locks and ids that change per opening."""
+    """Pickles how values are computed, for a digest that is the same each time the files are opened.
+
+    Files are pickled by name, and locks and ids that differ with each opening are left out.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
-        """Replacement for file managers and locks; ``NotImplemented`` for objects pickled as usual."""
+        """What is pickled in place of file managers and locks; ``NotImplemented`` pickles others as usual."""
         from xarray.backends import FileManager
 
         if isinstance(obj, FileManager):

@@ -1,6 +1,6 @@
 """``.npy`` files, read and never mapped: mapped pages count as memory, but are not in the plan.
 
-``NpySource`` is any header followed by plain numbers: ``npz.py`` and files of vectors use it too.
+``NpySource`` is any header followed by uncompressed values: ``npz.py`` and files of vectors use it too.
 
 In Fortran order a row is spread over the whole file. Every column of a panel is read separately into a small
 buffer and transposed. That is correct and bounded, but slower than to run ``rankfold import`` first.
@@ -10,7 +10,7 @@ In a file of any number of axes, Fortran order is C order of the reversed axes, 
 Files of vectors are those of the big-ann benchmarks: ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``.
 
 https://big-ann-benchmarks.com: numbers of rows and columns as 32-bit little-endian integers, then the rows.
-Only the name of the file states the type of its numbers, so the size of the file must match exactly.
+Only the name of the file states the type of its values, so the size of the file must match exactly.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ NO_HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class NpyArray:
-    """An array of any number of axes in a file of a header and plain numbers."""
+    """An array of any number of axes in a file of a header and uncompressed values."""
 
     name: str
     path: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
-    """Byte of the file at which the numbers start."""
+    """Byte of the file at which the values start."""
 
     fortran: bool
     """True if the first axis, not the last, is contiguous in the file."""
 
     swapped: bool
-    """True if numbers are stored in the byte order that is not native."""
+    """True if values are stored in the byte order that is not native."""
 
     kind: str = "npy"
-    """Kind of file, as text; other formats too are a header and numbers."""
+    """Kind of file, as text; other formats too are a header and values."""
 
     @property
     def format(self) -> str:
@@ -95,7 +95,7 @@ class NpyArray:
         return regular_grids(self.shape, self.shape, splittable=True)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         with open_plain(self.path, self.name, self._cut_short) as fd:
             for piece in pieces:
                 self._read_box(fd, piece)
@@ -187,7 +187,7 @@ class NpyVolume(NpyArray):
         return axis_names(self.shape, None)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         self.check()
         NpyArray.read_boxes(self, pieces)
 
@@ -196,7 +196,7 @@ class NpyVolume(NpyArray):
         return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
 
     def _header(self) -> tuple[tuple[int, ...], bool]:
-        """Shape of one column, in C order: existing fingerprints were made with it."""
+        """Shape (n, 1) and False for C order, with which existing fingerprints were made."""
         return (math.prod(self.shape), 1), False
 
 
@@ -247,7 +247,7 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
 
 
 def vector_in(file: Any, path: str, name: str, *, kind: str) -> tuple[Any, ...]:
-    """Fields of an ``NpySource`` of shape ``(1, n)`` for the vector at the position of ``file``."""
+    """Fields of an ``NpySource`` of shape (1, n), for a vector whose header starts where ``file`` stands."""
     header = _valid_header(file, name)
     if len(header.shape) != 1 or header.dtype.kind not in "fiub":
         raise InputError(f"{name} is {header.dtype} {header.shape}, but should be a vector of numbers")
@@ -275,7 +275,7 @@ def _truncation(name: str, size: int, length: int, dtype: np.dtype[Any], shape: 
 
 
 def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, True for Fortran order, and type; leaves the file at its first number."""
+    """Read shape, True for Fortran order, and type; leaves the file at its first value."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)
@@ -303,7 +303,7 @@ def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
 
 
 TYPES = {".fbin": "float32", ".u8bin": "uint8", ".i8bin": "int8", ".ibin": "int32"}
-"""Type of the numbers by the ending of the file's name."""
+"""Type of the values by the ending of the file's name."""
 
 HEADER_BYTES = 8
 

@@ -1,6 +1,6 @@
 """Arrays of ``.npz`` files, read in place if they are not compressed.
 
-A ``.npz`` is a ZIP of ``.npy`` files. A member that is only stored is plain numbers somewhere in the file,
+A ``.npz`` is a ZIP of ``.npy`` files. A member that is stored without compression is plain bytes in the file,
 and any part of it can be read. A deflated member can only be read from its beginning, so it is imported
 first.
 
@@ -137,7 +137,7 @@ def _begin(path: str, member: Member) -> int:
 
 
 FEW_BYTES = 4096
-"""Largest size of a member that is read whole: the name of a layout, and a shape, take less."""
+"""Most bytes of a member that is read whole: the name of a sparse layout, and a shape, take less."""
 
 LAYOUTS = {"csr": "rows", "csc": "columns"}
 """The axis whose lines are stored contiguously, by SciPy's name of the layout."""
@@ -148,7 +148,7 @@ class NpzVector(Vector, NpySource):
     """A vector in a file as a matrix of shape ``(1, n)``."""
 
     def stored_bytes(self) -> int:
-        """Bytes of its numbers, not of the file."""
+        """Bytes of its values, not of the whole file."""
         return self.length * self.dtype.itemsize
 
 
@@ -178,7 +178,7 @@ def sparse_npz(path: str) -> CsrSource:
 
 
 def _few(path: str, member: Member) -> npt.NDArray[Any]:
-    """Read a member of a few numbers or letters; an empty array if it is larger or holds objects."""
+    """Read a small member (a shape, or text) whole; an empty array if it is larger or holds objects."""
     if math.prod(member.shape) * member.dtype.itemsize > FEW_BYTES or member.dtype.hasobject:
         return np.empty(0)
     try:

@@ -1,4 +1,4 @@
-"""New rows for a result, or for another matrix: opened as its rows were, and aligned with its columns."""
+"""Open new rows for a result, or rows to compare with another matrix: with its columns, prepared alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_lik
 
 
 class Fit(Protocol):
-    """A result that new rows are opened for."""
+    """A result that new rows are opened for, such as to be transformed."""
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Fit(Protocol):
 
 
 def open_like(x: object, result: Fit, whose: str) -> Source:
-    """Open new rows for a result: with the columns of its matrix, and after the same steps of preparation.
+    """Open new rows for a result: with the columns of its matrix, and after the same preparation steps.
 
     Rows that are all missing are left out if the result left out such rows.
 
@@ -62,7 +62,10 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
 
 
 def opened_rows(x: object, result: Fit) -> Source:
-    """Open new rows for a result without steps; the axes that become rows are those of the fit, if needed."""
+    """Open new rows for a result, without preparation.
+
+    If ``x`` has more than two axes, those become the rows that did so in the matrix of the result.
+    """
     row_axes = result.attrs["input"].get("layout", {}).get("row_axes")
     if isinstance(x, Source) or row_axes is None:
         return open_source(x)
@@ -73,13 +76,16 @@ def opened_rows(x: object, result: Fit) -> Source:
 
 
 def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
-    """True if rows have the columns of a result in the same order already, or if either has no names."""
+    """True if rows have the columns of a result in the same order already, or if either has no names.
+
+    ``whose`` names the result in messages.
+    """
     own, wanted = column_names(source), names_of_result(whose, result.attrs, 1)
     return own is None or wanted is None or own.is_like(wanted)
 
 
 def open_beside(x: object, other: Source) -> Source:
-    """Open rows to be compared with those of another matrix, with its columns and after its steps."""
+    """Open rows to compare with those of another matrix: with its columns, after its preparation steps."""
     source = open_source(x)
     compare_units([source], attributes_of(other), other.name)
     same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")

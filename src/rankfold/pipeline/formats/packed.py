@@ -33,7 +33,10 @@ def plain_name(path: str) -> str:
 
 
 def unpack_stream(raw: IO[bytes]) -> Any:
-    """The decompressed stream of a file at its beginning; one called .gz or .bz2 must be compressed."""
+    """Stream of decompressed bytes of an open file, which is at its beginning.
+
+    A file whose name ends in .gz or .bz2 must be compressed; others may be.
+    """
     head = raw.read(max(len(magic) for magic, _ in PACKED.values()))
     raw.seek(0)
     for ending, (magic, unpack) in PACKED.items():

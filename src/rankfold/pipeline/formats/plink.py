@@ -1,9 +1,9 @@
 """Genotypes of PLINK 1: ``FILE.bed`` with ``FILE.bim`` and ``FILE.fam`` beside it, as samples x variants.
 
 Genotypes take two bits each, four to a byte, the first in the lowest bits. Each variant (or, in an old order,
-each sample) begins with a byte of its own. A number is how many copies of the first allele of ``.bim``, A1, a
-sample has: 2, 1, 0, or NaN where the call is missing, as bed-reader and ``plink --recode A`` count. Which
-allele is A1 may differ between files, so names of variants end in it.
+each sample) begins with a byte of its own. An element is the number of copies of the first allele of
+``.bim``, A1, that a sample has: 2, 1, 0, or NaN where the call is missing, as bed-reader and ``plink --recode
+A`` count. Which allele is A1 may differ between files, so names of variants end in it.
 
 Bytes are unpacked by a lookup table with 256 entries into a small buffer, and transposed from there if the
 file is stored by variant. The file does not store the numbers of samples and variants: lines of the other two
@@ -39,7 +39,7 @@ from rankfold.pipeline.regular import bounded_lines, open_regular
 
 MAGIC = b"\x6c\x1b"
 LINES_BY = {0: "rows", 1: "columns"}
-"""The axis whose lines are stored contiguously, samples or variants, by the third byte of the file."""
+"""Axis whose lines are stored contiguously, by the third byte of the file: samples (rows) or variants."""
 
 HEADER_BYTES = len(MAGIC) + 1
 
@@ -47,7 +47,7 @@ CALLS = np.array([2, np.nan, 1, 0], np.float32)
 """Copies of A1 by the value of two bits: both alleles A1, missing, one of each, both A2."""
 
 CALLS_OF_BYTE = CALLS[np.arange(256)[:, None] >> np.array([0, 2, 4, 6]) & 3]
-"""(256, 4) the four genotypes in each value of a byte."""
+"""Copies of A1 in the four genotypes of each value of a byte, (256, 4)."""
 
 CALLS_BYTES = 4 * CALLS.itemsize
 """Bytes of the four unpacked genotypes of one byte."""
@@ -61,13 +61,13 @@ SAMPLE_FIELDS, VARIANT_FIELDS = 2, 5
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BedSource(Readable, Matrix):
-    """Genotypes of a ``.bed`` file."""
+    """Genotypes of a ``.bed`` file as a matrix of samples x variants."""
 
     name: str
     path: str
     shape: tuple[int, int]
     by: str
-    """``rows`` or ``columns``: the lines that are stored contiguously."""
+    """Axis of the lines that are stored contiguously: ``rows`` (samples) or ``columns`` (variants)."""
 
     codec = "2 bits"
 
@@ -78,7 +78,7 @@ class BedSource(Readable, Matrix):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers: float32, which has NaN for missing calls."""
+        """Type of the elements: float32, which has NaN for missing calls."""
         return CALLS.dtype
 
     @property
@@ -97,7 +97,7 @@ class BedSource(Readable, Matrix):
         return f"{self.name} was cut short while it was read. Restore the file"
 
     def _read(self, fd: int, out: npt.NDArray[Any], lines: Span, across: Span) -> None:
-        """Read and unpack lines ``lines``, genotypes ``across``, into ``out``, a few lines at a time."""
+        """Read and unpack genotypes ``across`` of each of ``lines`` into ``out``, a few lines at a time."""
         pitch = self._line_bytes
         start, stop = across[0] // 4, -(-across[1] // 4)
         wide = max(1, min(stop - start, BLOCK_BYTES))
@@ -215,13 +215,13 @@ def _require_length(path: str, size: int, shape: tuple[int, int], by: str) -> No
 
 
 def _files_beside(path: str) -> tuple[str, str]:
-    """``.bim`` and ``.fam`` of a ``.bed`` file."""
+    """Paths of the ``.bim`` and the ``.fam`` that belong to a ``.bed`` file."""
     stem = os.path.splitext(path)[0]
     return f"{stem}.bim", f"{stem}.fam"
 
 
 def _fields(path: str, fewest: int) -> Iterator[list[str]]:
-    """Words of each line that is not empty; ``InputError`` for a line of fewer than ``fewest`` words."""
+    """Yield the words of each line that is not empty; ``InputError`` if one has fewer than ``fewest``."""
     with open_regular(path, "r", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(bounded_lines(file, path), start=1):
             words = line.split()
@@ -234,7 +234,7 @@ def _fields(path: str, fewest: int) -> Iterator[list[str]]:
 
 
 def _sample_names(path: str) -> Iterator[str]:
-    """Names of samples within their families; as ``FAMILY_SAMPLE`` if names of samples repeat."""
+    """Yield the names of samples from ``.fam``: within families, or ``FAMILY_SAMPLE`` if these repeat."""
     # Hashes represent names, of which there may be a million: 8 bytes for each.
     marks = np.fromiter((hash(words[1]) for words in _fields(path, SAMPLE_FIELDS)), np.int64)
     several = len(np.unique(marks)) < len(marks)
@@ -243,6 +243,6 @@ def _sample_names(path: str) -> Iterator[str]:
 
 
 def _variant_names(path: str) -> Iterator[str]:
-    """Names of variants with the allele that is counted; see ``variant_name``."""
+    """Yield the names of variants from ``.bim``, with the allele that is counted; see ``variant_name``."""
     for chromosome, name, *_, position, counted, other in _fields(path, VARIANT_FIELDS):
         yield variant_name((chromosome, position), name, (counted, other), (counted,))

@@ -64,7 +64,7 @@ MOST_INDEXES = 1024
 """Most shards whose indexes are fetched to count the chunks that they lack."""
 
 OVERHEAD_BYTES = 8 * 2**20
-"""Memory of connections, tasks and futures of requests."""
+"""Bytes of memory that connections, tasks and futures of requests take."""
 
 HINT = (
     "Address, region and credentials are taken from the environment, as AWS_ENDPOINT_URL, AWS_REGION, "
@@ -83,7 +83,7 @@ class RemoteState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoteVolume(Layout):
-    """An array in an object store; connections are made once in a process."""
+    """A Zarr array of any number of axes in an object store; connections are made once in a process."""
 
     url: str
     """Address of the store."""
@@ -98,13 +98,13 @@ class RemoteVolume(Layout):
         return regular_grids(self.shape, self.chunks, splittable=False)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         for piece in pieces:
             for request in requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize):
                 self._fetch(request)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: chunks of one request as fetched, in between, and decoded.
+        """Most memory of one read: chunks of one request as fetched, in stages of decoding, and decoded.
 
         See ``ZarrSource.read_bytes``.
         """
@@ -182,7 +182,10 @@ class RemoteVolume(Layout):
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Ignore errors of names that cannot be read; ``UnreachableError`` if the store does not answer."""
+        """Ignore errors of the block, which reads names.
+
+        ``UnreachableError`` if the store does not answer.
+        """
         try:
             with contextlib.suppress(*UNREADABLE):
                 yield
@@ -275,7 +278,7 @@ def _connect(url: str, process: int) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def open_array(url: str, array: str, missing: str | None, version: str, process: int) -> zarr.Array[Any]:
-    """Open an array, once in a process for every state of its metadata."""
+    """Open an array, once in a process for each state of its metadata, of which ``version`` is the digest."""
     from zarr.storage import ObjectStore
 
     from rankfold.pipeline.chunks.bounded_store import DescribedStore, StrictStore, open_bounded

@@ -1,7 +1,7 @@
-"""Several sources stacked by rows: files of one kind, to which others are added with time.
+"""Several matrices stacked by rows: files of one kind, to which others are added with time.
 
 A file that has been read before is recognized by its size and time, so a series grows by files as a Zarr
-store grows by chunks. The series is sparse if all parts are compressed by rows.
+store grows by chunks. The series is sparse if all its parts are compressed by rows (CSR).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Series(Readable):
     name: str
     parts: tuple[Source, ...]
     edges: Int64
-    """(parts + 1,) first row of each part, and the number of all rows."""
+    """First row of each part, and the number of all rows, (parts + 1,)."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,7 +106,10 @@ class Series(Readable):
         return StackedSource(_with_shape(first.inner, shape), first.row_axes, first.column_axes)
 
     def names(self, axis: int) -> Names | None:
-        """Names of the columns of the first part; of the rows if every part has labels along one axis."""
+        """Names of the rows (0) or columns (1); None without any.
+
+        Columns have the names of the first part. Rows have names if every part has labels along one axis.
+        """
         if axis == 1:
             return names_of(self.parts[0], 1)
         found = [names_of(part, 0) for part in self.parts]
@@ -119,11 +122,14 @@ class Series(Readable):
 
     @property
     def attributes(self) -> Attributes:
-        """Attributes of the numbers of the first part, such as units."""
+        """Attributes of the values of the first part, such as units."""
         return attributes_of(self.parts[0])
 
     def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
-        """Parts that overlap a span of rows, with the rows within each part, and within the span."""
+        """Yield the parts that overlap a span of rows.
+
+        Each comes with the overlap as rows of the part, and as rows of the span.
+        """
         first = int(np.searchsorted(self.edges, rows[0], side="right")) - 1
         for part, start, stop in zip(
             self.parts[first:], self.edges[first:], self.edges[first + 1 :], strict=False
@@ -157,7 +163,7 @@ class Series(Readable):
         return digest_of(*(part.fingerprint() for part in self.parts))
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show if the first rows have changed: see ``GrowingSource``.
+        """Digests that change if the first rows have changed: see ``GrowingSource``.
 
         Whole parts are compared by their fingerprints. The last one may have rows added and is compared by
         its own marks.
@@ -180,7 +186,7 @@ class SparseSeries(Series):
     """Sparse matrices compressed by rows, with the same columns and type, stacked by rows."""
 
     before: Int64
-    """(parts + 1,) number of stored entries before each part, and of all."""
+    """Cumulative number of stored entries before each part, and in all, (parts + 1,)."""
 
     by = "rows"
 
@@ -216,19 +222,19 @@ class SparseSeries(Series):
 
 
 def _with_shape(volume: Volume, shape: tuple[int, ...]) -> Volume:
-    """A copy of a volume, or of the volume that it decodes, that states another shape."""
+    """Copy of an array description that states another shape; only for its names, never to be read."""
     if isinstance(volume, DecodedVolume):
         return dataclasses.replace(volume, inner=_with_shape(volume.inner, shape))
     return cast(Volume, dataclasses.replace(cast(Any, volume), shape=shape))
 
 
 def series(name: str, parts: Sequence[Source]) -> Series:
-    """Stack several sources by rows into one matrix, and check them.
+    """Stack several matrices by rows into one, and check that they fit together.
 
     Raises
     ------
     InputError
-        A source has other columns than the first, or numbers of another type.
+        A matrix has other columns than the first, or values of another type.
     """
     first, columns = parts[0], names_of(parts[0], 1)
     compare_units(parts[1:], attributes_of(first), first.name)

@@ -63,7 +63,7 @@ def holds_lists(column: Any) -> bool:
 
 
 def array_of_vectors(column: Any) -> Array:
-    """The numbers of a column of m lists of n numbers, (m, n), in a common type; missing ones are NaN.
+    """A column of m lists of n numbers as a matrix, (m, n), in a type that holds all; missing ones are NaN.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def array_of_vectors(column: Any) -> Array:
 
 
 def _of_cells(name: str, cells: Any) -> Array:
-    """Matrix of a column of lists and arrays that are Python objects."""
+    """Matrix (m, n) of a column whose m cells are Python objects: lists or arrays of n numbers."""
     rows = [None if _is_missing(cell) else _numbers(name, place, cell) for place, cell in enumerate(cells)]
     length = _require_one_length(name, [-1 if row is None else len(row) for row in rows])
     arrays = [row for row in rows if row is not None]
@@ -94,7 +94,7 @@ def _of_cells(name: str, cells: Any) -> Array:
 
 
 def _numbers(name: str, place: int, cell: Any) -> Array:
-    """The numbers of one cell as a vector; ``DataError`` if it is not a list of numbers."""
+    """The list in cell number ``place`` as a vector; ``DataError`` if it is not a list of numbers."""
     try:
         values = np.asarray(cell)
         if values.dtype == np.object_ and all(each is None or _is_number(each) for each in values.flat):
@@ -111,7 +111,7 @@ def _numbers(name: str, place: int, cell: Any) -> Array:
 
 
 def _of_arrow(name: str, column: Any) -> Array:
-    """Matrix of a column of Arrow lists, in one or more chunks."""
+    """Matrix (m, n) of an Arrow column of m lists of n numbers, in one or more chunks."""
     kind = storage_of(column.type).value_type
     pieces = [getattr(piece, "storage", piece) for piece in getattr(column, "chunks", [column])]
     lengths = [np.asarray(piece.value_lengths().fill_null(-1)) for piece in pieces]
@@ -127,7 +127,7 @@ def _of_arrow(name: str, column: Any) -> Array:
 
 
 def _of_polars(name: str, column: Any) -> Array:
-    """Matrix of a column of polars lists, or of arrays of one length."""
+    """Matrix (m, n) of a polars column of m lists, or arrays, of n numbers."""
     lists = column.arr.to_list() if str(column.dtype).startswith("Array(") else column
     length = _require_one_length(name, lists.list.len().fill_null(-1).cast(sys.modules["polars"].Int64))
     numbers, kind = lists.explode(), lists.dtype.inner
@@ -146,7 +146,7 @@ def _as_rows(name: str, values: Array, kind: object, length: int) -> Array:
 
 
 def _require_one_length(name: str, lengths: Iterable[int]) -> int:
-    """The common length of all lists, from their lengths, -1 for missing lists.
+    """The common length of all lists; ``lengths`` are those of each, -1 for a missing list.
 
     Raises ``DataError`` if lengths differ or a list is missing, or if there are no numbers.
     """

@@ -1,6 +1,6 @@
 """Tables: files of rows with named columns, read from beginning to end.
 
-options    options of a caller; choice of columns
+options    options of a caller for reading a table; choice of columns
 columns    conversion of Arrow arrays to rows of numbers
 row_names  names of the rows, from a column of a table
 cells      conversion of text cells to numbers

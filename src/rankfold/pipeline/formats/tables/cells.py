@@ -1,4 +1,4 @@
-"""Cells of text as numbers: marks of missing ones, True and False, commas and groups of three digits.
+"""Cells of text as numbers: also marks of missing values, True and False, decimal commas, groups of digits.
 
 Arrow parses plain numbers itself, and much faster. This module reads the columns that Arrow cannot parse. A
 cell is recognized as a whole or not at all, so a number in the middle of other text is never read.
@@ -21,7 +21,7 @@ PLAIN = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "#N/A", "#NA", "#N/A N/A"),
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-"""Marks of a missing number that Arrow knows."""
+"""Texts that mark a missing number and that Arrow recognizes."""
 
 ODD = (
     "?",
@@ -40,7 +40,7 @@ ODD = (
     "#N/D",
     "missing",
 )
-"""Other marks of a missing number, which people, pandas, R, SAS and Excel write."""
+"""Other texts that mark a missing number, which people, pandas, R, SAS and Excel write."""
 
 TRUE = ("True", "TRUE", "true")
 FALSE = ("False", "FALSE", "false")
@@ -48,7 +48,7 @@ FALSE = ("False", "FALSE", "false")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Notation of numbers: decimal mark, and separator of groups of three digits."""
+    """Notation of numbers in text: decimal mark, and separator of groups of three digits (None for none)."""
 
     decimal: str = "."
     thousands: str | None = None
@@ -93,14 +93,17 @@ class Cells(NamedTuple):
     """Indices of cells that are not recognized."""
 
     marks: npt.NDArray[np.int64]
-    """Indices of marks of missing numbers that Arrow does not know."""
+    """Indices of cells with marks of missing numbers that Arrow does not recognize."""
 
     truths: npt.NDArray[np.int64]
-    """Indices of True and False."""
+    """Indices of cells with True and False."""
 
 
 def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) -> Cells:
-    """Convert an Arrow array of text to numbers of the Arrow type ``kind``."""
+    """Convert ``texts``, an Arrow array of text, to numbers of the Arrow type ``kind``.
+
+    ``arrow`` and ``compute`` are the modules of pyarrow.
+    """
     cells = compute.utf8_trim_whitespace(texts)
     marks = compute.is_in(cells, value_set=arrow.array(ODD))
     missing = compute.or_(compute.is_in(cells, value_set=arrow.array(PLAIN)), marks)
@@ -142,7 +145,7 @@ def _outside(cells: Any, kind: Any) -> npt.NDArray[np.bool_]:
 
 
 class Wrong(NamedTuple):
-    """Cells of a column that are not numbers."""
+    """Cells of a column that are not numbers: the first of them, and their number."""
 
     cell: str
     """Text of the first such cell."""
@@ -154,7 +157,7 @@ class Wrong(NamedTuple):
     """Number of such cells."""
 
     def joined(self, other: Wrong) -> Wrong:
-        """These cells together with later ones of the same column."""
+        """Summary of these cells and of later ones of the same column."""
         return self._replace(cells=self.cells + other.cells)
 
     def words(self, rows: int | None = None) -> str:
@@ -168,7 +171,7 @@ class Remarks:
     """Cells and lines that were not read as plain numbers, as far as a file has been read."""
 
     missing: Counter[str] = field(default_factory=Counter)
-    """Number of cells that are empty or NA, by column."""
+    """Number of cells with marks that Arrow recognizes, such as empty ones and NA, by column."""
 
     marks: Counter[str] = field(default_factory=Counter)
     """Number of cells with other marks of missing numbers, by mark."""

@@ -27,7 +27,7 @@ MOST_COLUMNS = 20
 """Most columns that a message names."""
 
 ALL_NUMBERS = "Keep columns of numbers alone with numeric=True (--numeric), or import the table"
-"""Start of the advice for columns that hold no numbers; the end says how an import leaves them out."""
+"""Start of the advice for columns that hold no numbers; callers add how an import leaves them out."""
 
 
 INDEX_NAME = re.compile(r"\s*(Unnamed: 0([._]\d+)*|__index_level_\d+__)?\s*")
@@ -35,7 +35,7 @@ INDEX_NAME = re.compile(r"\s*(Unnamed: 0([._]\d+)*|__index_level_\d+__)?\s*")
 
 
 def index_names(names: Sequence[Any]) -> list[Any]:
-    """Names of the leading columns that name rows, recognized by ``INDEX_NAME``; empty if all match.
+    """Names of the leading columns that name rows, recognized by ``INDEX_NAME``; empty if all columns match.
 
     >>> index_names(["Unnamed: 0", "income", "age"]), index_names(["income"]), index_names([""])
     (['Unnamed: 0'], [], [])
@@ -50,14 +50,14 @@ class Batch(NamedTuple):
     """Some rows of a table."""
 
     columns: Sequence[Any]
-    """An array of Arrow for each column, or a single one that holds the numbers row by row."""
+    """An Arrow array for each column, or a single one that holds all elements row by row."""
 
     path: str
     row: int
     """Number of the first row in the file, from 0."""
 
     bytes_read: int
-    """Bytes of all files that are read once these rows are."""
+    """Bytes of all files that have been read once these rows have."""
 
     names: list[str] | None = None
     """Names of the rows; None if no column names them."""
@@ -74,7 +74,7 @@ class TableColumn(NamedTuple):
     """Reason why it is not a column of numbers; None if it is one."""
 
     vector: int = 0
-    """Length of its lists of numbers, which are a matrix by themselves; 0 if it holds no lists."""
+    """Length of its lists of numbers, the rows of a matrix of its own; 0 if it holds no lists."""
 
     names_rows: bool = False
     """True if it names the rows by default."""
@@ -82,7 +82,7 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Description of the columns of a table, from all or the first of its rows."""
+    """Description of the columns of a table, from all of its rows or the first ones."""
 
     columns: tuple[TableColumn, ...]
     rows: int
@@ -108,7 +108,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class NumericTable(ABC):
-    """Columns of numbers in one or more files; a ``RowReader``."""
+    """Reader of columns of numbers in one or more files, from the first row to the last.
+
+    It implements ``RowReader``, the protocol of what an import reads.
+    """
 
     name: str
     paths: tuple[str, ...]
@@ -129,7 +132,7 @@ class NumericTable(ABC):
 
     @property
     def block_dtype(self) -> np.dtype[Any]:
-        """Type of the numbers in the blocks."""
+        """Type of the elements of the arrays that ``blocks`` yields."""
         return self.dtype
 
     @property
@@ -140,14 +143,20 @@ class NumericTable(ABC):
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """Decisions about the files, as text, as far as they have been read."""
+        """Decisions made while reading, such as on header or marks of missing values, as sentences.
+
+        Complete once all rows have been read.
+        """
 
     @abstractmethod
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """All rows from first to last, in batches that take about ``memory_bytes``."""
+        """Yield all rows from first to last, in batches that take about ``memory_bytes``."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Batches as arrays of rows, and bytes read so far; see ``RowReader``. Collects names of rows."""
+        """Yield batches as arrays (rows, columns), each with the bytes of the files read so far.
+
+        Names of rows are added to ``row_names``.
+        """
         for batch in self.batches(memory_bytes):
             if self.row_names is not None and batch.names is not None:
                 self.row_names.add(batch.names, batch.row)
@@ -165,8 +174,8 @@ class NumericTable(ABC):
     def _convert(self, column: Any, batch: Batch, names: Sequence[str], width: int) -> npt.NDArray[Any]:
         """Convert an Arrow array, with ``width`` elements for each row, to a flat NumPy array.
 
-        Raises ``DataError`` for missing values that the type does not hold, and for integers that floats do
-        not represent exactly.
+        ``batch`` and ``names``, of the columns, are for messages. Raises ``DataError`` for missing values
+        that the type does not hold, and for integers that floats do not represent exactly.
         """
         if is_whole := str(column.type).startswith("decimal"):
             is_whole, column = column.type.scale <= 0, column.cast("float64", safe=False)
@@ -189,7 +198,10 @@ class NumericTable(ABC):
     def _require_held(
         self, numbers: npt.NDArray[Any], batch: Batch, names: Sequence[str], width: int
     ) -> None:
-        """Raise ``DataError`` for integers that float64 does not represent exactly."""
+        """Raise ``DataError`` for integers that a float ``block_dtype`` would not represent exactly.
+
+        Other parameters as in ``_convert``.
+        """
         if numbers.dtype.itemsize < 8 or self.block_dtype.kind != "f":
             return
         wide = beyond_floats(numbers)

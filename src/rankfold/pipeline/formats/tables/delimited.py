@@ -52,7 +52,7 @@ LOOK_BYTES = 64 * 2**20
 """Most bytes of text that are searched for columns that hold no numbers."""
 
 WIDE = 1000
-"""Number of columns above which all cells are parsed as one column."""
+"""Number of columns above which Arrow parses all cells as one column: each column takes it some 10 kB."""
 
 TEXT_FACTOR = 16
 """Memory of parsing as a multiple of the text: a cell of two bytes becomes a number of eight, twice."""
@@ -75,7 +75,7 @@ class _Part(NamedTuple):
     """A block of text that was parsed."""
 
     columns: list[Any]
-    """An array of Arrow for each column, or a single one that holds the numbers row by row."""
+    """An Arrow array for each column, or a single one that holds all elements row by row."""
 
     wrong: dict[int, Wrong]
     """Cells that are not numbers, by the index of the column among those that are read."""
@@ -87,7 +87,7 @@ class _Part(NamedTuple):
     """Number of its first row in the file, from 0."""
 
     bytes_read: int
-    """Bytes of the file that are read once this block is."""
+    """Bytes of the file that have been read once this block has."""
 
     names: list[str] | None
     """Names of the rows; None if no column names them."""
@@ -122,13 +122,13 @@ class DelimitedReader(NumericTable):
 
     @property
     def block_dtype(self) -> np.dtype[Any]:
-        """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
+        """Type that Arrow parses text to: it reads neither truth values from 0 and 1, nor float16."""
         if self.dtype.kind == "b":
             return np.dtype(np.uint8)
         return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """The rows of the file, a block of lines at a time.
+        """Yield the rows of the file, a block of lines at a time.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class DelimitedReader(NumericTable):
         return sum(map(len, part.columns)) // self.columns
 
     def _parts(self, memory_bytes: int) -> Iterator[_Part]:
-        """Parse all blocks of the file."""
+        """Yield all blocks of the file, parsed."""
         arrow, wide = load_arrow(self.name), len(self.names) > WIDE
         has_objects = wide or self.index is not None
         size = clip_bytes(memory_bytes // (CELL_FACTOR if has_objects else TEXT_FACTOR), BLOCK_BYTES)
@@ -194,9 +194,10 @@ class DelimitedReader(NumericTable):
     def _parse(
         self, arrow: Any, block: bytes, line: int, slow: set[int]
     ) -> tuple[list[Any], dict[int, Wrong], list[str] | None]:
-        """Columns of a block, their cells that are not numbers, and names of its rows.
+        """Parse a block of text that begins at line ``line`` of the file.
 
-        ``slow`` holds indices of columns that are read cell by cell; columns that need it are added.
+        Returns its columns; cells that are not numbers, by column; and names of its rows. ``slow`` is the set
+        of columns that are read cell by cell, to which columns that need that are added.
         """
         parse = self._parse_as_one if len(self.names) > WIDE else self._parse_columns
         texts = set(slow)
@@ -228,7 +229,10 @@ class DelimitedReader(NumericTable):
         return columns, wrong, names
 
     def _remark(self, cells: Cells, texts: Any, first: int, width: int) -> None:
-        """Record cells read as missing marks or as booleans, in ``width`` columns from ``first``."""
+        """Add to the remarks the cells that mark missing values or are True and False.
+
+        ``cells`` and ``texts`` belong to ``width`` columns from column ``first`` on.
+        """
         self.remarks.marks.update(mark.strip() for mark in texts.take(cells.marks).to_pylist())
         for places, columns in ((cells.marks, self.remarks.marked), (cells.truths, self.remarks.truths)):
             found = np.unique(places % width).tolist()
@@ -237,7 +241,10 @@ class DelimitedReader(NumericTable):
     def _locate(
         self, places: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
     ) -> None:
-        """Add to ``wrong``, by column, the first of the cells at ``places``, its line, and their count."""
+        """Add to ``wrong``, by column, the first of the cells at indices ``places``, its line, the count.
+
+        ``texts`` holds ``width`` columns from column ``first`` on, ``lines`` the line of each row.
+        """
         columns, at, counts = np.unique(places % width, return_index=True, return_counts=True)
         for column, cell, count in zip(columns.tolist(), places[at].tolist(), counts.tolist(), strict=True):
             line = lines[min(cell // width, len(lines) - 1)]
@@ -247,7 +254,7 @@ class DelimitedReader(NumericTable):
         return arrow.from_numpy_dtype(self.block_dtype)
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
-        """Blocks of whole records, the number of their first line, and the bytes of the file read so far.
+        """Yield blocks of whole records, each with the number of its first line, and the bytes read so far.
 
         Arrow could cut the file itself, but reads 32 blocks ahead, whatever their size.
         """
@@ -298,7 +305,10 @@ class DelimitedReader(NumericTable):
         return b""
 
     def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
-        """Parse a block of whole records: its columns, those at ``texts`` as text, and names of its rows."""
+        """Parse a block of whole records into its columns and the names of its rows (None without any).
+
+        Columns with an index in ``texts`` stay text.
+        """
         text = load_arrow(self.name, "csv")
         every = [str(position) for position in range(len(self.names))]
         kind, kept = self._kind(arrow), [every[position] for position in self.positions]
@@ -318,7 +328,10 @@ class DelimitedReader(NumericTable):
         return columns, columns.pop().to_pylist() if columns and self.index is not None else None
 
     def _parse_as_one(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
-        """Parse as ``_parse_columns``, but all cells as one column: each column takes Arrow some 10 kB."""
+        """Parse a block as ``_parse_columns`` does, but into one Arrow array that holds all cells row by row.
+
+        For wide tables: Arrow takes some 10 kB for each column.
+        """
         text = load_arrow(self.name, "csv")
         records = list(_full_records(block, self.separator))
         width = len(self.names)
@@ -417,8 +430,9 @@ class DelimitedReader(NumericTable):
 
 
 def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
-    """Reader of a text file, by its name and its first lines, with the columns that ``options`` choose.
+    """Reader of the columns of a text file that ``options`` choose.
 
+    The dialect of the file is inferred from its name and its first lines.
     With ``options.numeric`` up to ``LOOK_BYTES`` are searched for columns that hold no numbers.
     """
     whole = whole_reader(path, options)
@@ -460,7 +474,7 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
 
 
 def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
-    """Reader of a text file, by its name and its first lines, with all of its columns."""
+    """Reader of all columns of a text file, whose dialect is inferred from its name and its first lines."""
     load_arrow(path, "csv")
     dialect = dialect_of(path, options)
     if dialect is None:
@@ -517,7 +531,7 @@ def _lines_of_rows(block: bytes, line: int) -> list[int]:
 
 
 def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
-    """Cells of every record, without the quotes around them."""
+    """Yield the cells of every record of a block of text, without the quotes around them."""
     if b'"' not in block:
         for line in block.splitlines():
             yield line.split(separator.encode())
@@ -529,5 +543,5 @@ def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
 
 
 def _full_records(block: bytes, separator: str) -> Iterator[list[bytes]]:
-    """Cells of every record, as ``_records``, without empty lines."""
+    """Yield the cells of every record of a block of text, without quotes, and without empty lines."""
     return (record for record in _records(block, separator) if len(record) > 1 or record[0].strip())

@@ -1,11 +1,11 @@
 """Dialect of a text file of numbers: separator of cells, decimal mark, names of columns.
 
-It is inferred from the first lines. If later lines do not follow it, a cell is refused: no cell is read in
+It is inferred from the first lines. If a later cell does not follow it, it is refused: no cell is read in
 two ways.
 
 The trap: a file does not state if its first line holds names. It is taken for names if one of its cells is
 not a number; if it counts 0, 1, 2, ... as pandas does without names; if it begins with an empty cell, as
-pandas and R write above names of rows; or if it alone is in quotes.
+pandas and R write above names of rows; or if it is the only line in quotes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Dialect:
 
 
 def separator_of(path: str) -> str:
-    """Separator of cells in a table of words: see ``dialect_of``. Spaces count as one only in a .txt."""
+    """Separator of cells in a file of words, inferred from its first lines.
+
+    Spaces separate cells only in a ``.txt``.
+    """
     usual, records = _usual_separator(path), _read_head(path).records
     if usual == "\t" or not records:
         return usual or ","
@@ -77,7 +80,7 @@ def _usual_separator(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """First records of a file, as text."""
+    """First records of a file as text, and the lines before them."""
 
     records: list[str]
     lines: int
@@ -208,7 +211,7 @@ def _separator(records: list[str], options: ReadOptions) -> str:
 
 
 def _cuts_alike(counts: list[int]) -> bool:
-    """True if all lines have equally many separators, at least one.
+    """True if all lines have equally many separators (``counts``), at least one.
 
     The first may have one fewer, as R writes it if rows have names.
     """
@@ -267,7 +270,7 @@ def _style(
 def _names(
     path: str, head: _Head, records: list[list[str]], separator: str, style: Style, options: ReadOptions
 ) -> tuple[list[str], int, list[str]]:
-    """Names of the columns, number of lines before the first row, and notes about the names."""
+    """Names of the columns, number of lines before the first row, and notes about the names for the user."""
     cells = records[0]
     if options.header != "no" and (names := _names_in_comment(path, head, cells, separator, style)):
         return names, head.lines - 1, [f"columns of {path} have their names from a line that begins with #"]
@@ -284,7 +287,7 @@ def _names(
 def _first_line(
     path: str, head: _Head, records: list[list[str]], separator: str, style: Style
 ) -> tuple[bool, list[str]]:
-    """True if the first record is a row, judged by it and those below it; and notes about that."""
+    """True if the first record is a row, not names, by its cells and those below it; and notes about that."""
     cells = records[0]
     are_names, are_row = [
         f"; import it with {argument('header', said)} if {what}"
@@ -334,7 +337,10 @@ def _is_short(records: list[list[str]]) -> bool:
 def _names_in_comment(
     path: str, head: _Head, cells: list[str], separator: str, style: Style
 ) -> list[str] | None:
-    """Names in the last # line before a first row that holds numbers, as np.savetxt writes; else None."""
+    """Names in the last # line before the first record, as np.savetxt writes them; None without such names.
+
+    ``cells`` are those of the first record, some of which must be numbers.
+    """
     if not head.comments or len(cells) < 2 or not any(is_number(cell, style) for cell in cells):
         return None
     names = _cells(path, re.sub(r"^#\s+", "", head.comments[-1]), separator)
@@ -342,7 +348,7 @@ def _names_in_comment(
 
 
 def _comes_again(records: list[list[str]], style: Style) -> bool:
-    """True if the first record holds numbers, and words that all occur again in their columns below it."""
+    """True if the first record holds numbers and words, and each word occurs again below in its column."""
     words = [place for place, cell in enumerate(records[0]) if not is_number(cell, style)]
     below = [record for record in records[1:] if len(record) == len(records[0])]
     if not words or not any(_is_digits(cell, style) for cell in records[0]):
@@ -372,7 +378,7 @@ def _may_be_names(cells: list[str], style: Style) -> bool:
 
 
 def _counts(cells: list[str]) -> bool:
-    """True if cells count 0, 1, 2, ..., after an empty cell if pandas wrote an index."""
+    """True if cells count 0, 1, 2, ..., perhaps after an empty cell, as pandas writes above an index."""
     counted = cells[1:] if cells and not cells[0].strip() else cells
     return len(cells) > 1 and counted == [str(position) for position in range(len(counted))]
 
@@ -384,7 +390,10 @@ def _rows_are_counted(records: list[list[str]]) -> bool:
 
 
 def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
-    """True if the first cell is empty, and those below it are names: words, or numbers without a gap."""
+    """True if the first cell is empty, and cells below it name rows.
+
+    These are words, or numbers with none missing.
+    """
     names = [record[0].strip() for record in records[1:] if record]
     if len(records[0]) < 2 or records[0][0].strip() or not names:
         return False
@@ -392,7 +401,7 @@ def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
 
 
 def _is_quoted_alone(texts: list[str], separator: str) -> bool:
-    """True if all cells of the first record are in quotes, but of no other: names, as R writes them."""
+    """True if the first record has all cells in quotes, and no other record has: R writes names so."""
     quoted = [
         all(cell.strip() == "q" for cell in re.sub(r'"(?:[^"]|"")*"', "q", text).split(separator))
         for text in texts
@@ -401,7 +410,10 @@ def _is_quoted_alone(texts: list[str], separator: str) -> bool:
 
 
 UNLIKE = 10
-"""Distance of names from the numbers of their column, in ranges of the column, if nothing else shows them."""
+"""Least distance of a first cell from the numbers below it at which it may be a name.
+
+In multiples of the range of these numbers.
+"""
 
 
 def _is_unlike_others(records: list[list[str]], style: Style) -> bool:

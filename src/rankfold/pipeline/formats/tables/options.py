@@ -48,7 +48,7 @@ class ReadOptions:
     """Name of the column that names the rows, and is not part of the matrix."""
 
     of_one: bool = False
-    """True if the column was chosen as ``TABLE::COLUMN``: an index in the table still names rows."""
+    """True if one column was chosen as ``TABLE::COLUMN``: an index in the table then still names rows."""
 
     @property
     def selects(self) -> bool:
@@ -72,12 +72,12 @@ class ReadOptions:
 
     @property
     def of_text(self) -> bool:
-        """True if any option is given that only text files have."""
+        """True if an option is given that only applies to text files."""
         return self.header != "auto" or self.has_style
 
     @property
     def has_style(self) -> bool:
-        """True if the notation of numbers is given."""
+        """True if the notation of numbers is given: decimal mark or groups of digits."""
         return (self.decimal, self.thousands) != ("auto", None)
 
     def later(self) -> dict[str, Any]:

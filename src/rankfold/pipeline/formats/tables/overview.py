@@ -21,7 +21,7 @@ from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
 
 TEXT = ("text", "string", "large_string", "string_view")
-"""Kinds of columns of text, in files of text and of Parquet."""
+"""Names of the kinds of columns that hold text, in text files and in Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TableInfo:
     columns: tuple[TableColumn, ...]
     notes: tuple[str, ...]
     index_col: str | None = None
-    """The one column of text whose values all differ, which may name the rows."""
+    """Name of the only text column whose values all differ, which may name the rows; None without one."""
 
     def __str__(self) -> str:
         """The description as lines of text."""

@@ -50,13 +50,13 @@ STREAM_BYTES = (2**14, 2**20)
 """Least and most bytes of the buffer of one column."""
 
 PARTITION = re.compile(r"([^=]+)=(.*)")
-"""Name of a folder of a partitioned table: name and value of a column for all files below it."""
+"""Pattern of a folder ``column=value`` of a partitioned table: a column with one value in all files below."""
 
 NAME_NUMBERS = 64
-"""Memory of the name of a row, as a multiple of that of a number."""
+"""Memory that the name of a row takes, as a multiple of that of a number."""
 
 BATCH_FACTOR = 6
-"""Memory of a batch, as a multiple of its numbers: decoded, joined, converted."""
+"""Memory of a batch, as a multiple of that of its values: they are decoded, joined and converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ParquetReader(NumericTable):
 
     @property
     def stored_names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the files: those of numbers, then that of names of rows."""
+        """Names of the columns that are read from the files: those of numbers, then any that names rows."""
         return (*self.column_names, *(() if self.row_names is None else (self.row_names.column,)))
 
     @property
@@ -94,7 +94,7 @@ class ParquetReader(NumericTable):
         return total
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """Rows of the files in order, in batches that take about ``memory_bytes``.
+        """Yield rows of the files in order, in batches that take about ``memory_bytes``.
 
         Raises ``ChunkError`` for damaged files, ``DataError`` for lists of another length.
         """
@@ -126,7 +126,10 @@ class ParquetReader(NumericTable):
             before += size
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
-        """Arrow arrays of the columns of a batch in order, or one array of the numbers of all lists."""
+        """Arrow arrays of the columns of a batch in order.
+
+        Of a column of lists, one array with all elements.
+        """
         if self.list_length is None:
             return [batch.column(name) for name in self.column_names]
         (name,) = self.column_names
@@ -224,7 +227,7 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
 def _reader_of(
     path: str, paths: tuple[str, ...], names: list[str], notes: tuple[str, ...], options: ReadOptions
 ) -> ParquetReader:
-    """Reader of the named columns; its type holds the numbers of all files, since their types may differ."""
+    """Reader of the named columns, in a type that holds the values of all files, whose types may differ."""
     types, lacks, length, firsts = list[np.dtype[Any]](), False, None, list[str]()
     is_vector = False
     for place, each in enumerate(paths):
@@ -298,7 +301,7 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
 
 
 def index_columns(schema: Any) -> tuple[str, ...]:
-    """Columns that pandas wrote as index: by its metadata, ``index_columns``, or by their names."""
+    """Names of columns that pandas wrote as index, by its metadata (``index_columns``) or by their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = [
@@ -312,7 +315,10 @@ def index_columns(schema: Any) -> tuple[str, ...]:
 def _types(
     location: str, path: str, file: Any, names: Sequence[str], *, is_vector: bool
 ) -> list[np.dtype[Any]]:
-    """Types of the numbers in columns of a file, or in their lists; ``DataError`` if any holds no numbers."""
+    """NumPy types of columns of a file, or of the elements of their lists (``is_vector``).
+
+    ``DataError`` if a column holds no numbers.
+    """
     schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
         of_lists = is_vector and is_list(each.type)
@@ -355,7 +361,7 @@ def is_list(kind: Any) -> bool:
 
 
 def _type(kind: Any) -> np.dtype[Any] | None:
-    """Type of NumPy for an Arrow type of numbers; None for types of other values."""
+    """NumPy type for an Arrow type of numbers; None for other Arrow types."""
     text = str(kind)
     if text.startswith("decimal"):
         return np.dtype(np.float64)
@@ -415,7 +421,7 @@ def _has_missing(metadata: Any, names: Sequence[str]) -> bool:
 
 
 def column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
-    """Metadata of the chunks of the named columns, row group by row group."""
+    """Yield, for each row group, the metadata of the chunks of the named columns."""
     choice = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))

@@ -1,6 +1,6 @@
-"""Names of the rows of a table, collected from one of its columns while its numbers are read.
+"""Names of the rows of a table, collected from one of its columns while the others are read.
 
-As for any axis, up to ``MOST_LABELS`` names are held. For more, only a digest is kept, the same that
+As for any axis, up to ``MOST_LABELS`` names are kept. For more, only a digest is kept, the same that
 ``Axis.of`` computes from all names at once, so memory does not grow with the rows.
 
 The trap: ``007`` is a name and not a number. Names become numbers only if all are written as integers are.
@@ -32,7 +32,7 @@ class RowNames:
     source : str
         Name of the table in messages.
     title : str
-        Name of the axis.
+        Name of the axis that ``axis`` returns.
     because : str
         Sentence for the notes that says why the column names rows; empty if the caller asked for it. If it
         is given, names that only count from 0 or 1 are dropped, like the default index of pandas.
@@ -83,7 +83,7 @@ class RowNames:
 
     @property
     def are_unique(self) -> bool:
-        """True if all names are held and differ, and none is missing."""
+        """True if all names are kept (not only their digest) and differ, and none is missing."""
         return self._held is not None and not self.gaps and len(set(self._held)) == self.rows
 
     def axis(self) -> Axis:

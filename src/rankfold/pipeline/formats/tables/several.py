@@ -67,7 +67,10 @@ def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> N
 
 @dataclass(frozen=True, slots=True)
 class SeveralTables:
-    """Text files of the same columns, stacked by rows; a ``RowReader``."""
+    """Reader of text files of the same columns, stacked by rows.
+
+    It implements ``RowReader``, the protocol of what an import reads.
+    """
 
     name: str
     parts: tuple[DelimitedReader, ...]
@@ -75,7 +78,7 @@ class SeveralTables:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
+        """Type of the elements."""
         return self.parts[0].dtype
 
     @property
@@ -109,7 +112,7 @@ class SeveralTables:
         return (*self.decided, *dict.fromkeys(note for part in self.parts for note in part.notes))
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Rows of the files in order, and bytes read so far; see ``RowReader``."""
+        """Yield rows of the files in order, as arrays (rows, columns), each with the bytes read so far."""
         before = 0
         for part in self.parts:
             for block, count in part.blocks(memory_bytes):

@@ -40,7 +40,7 @@ READ_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TableSource(ArraySource):
-    """A table of numbers in memory."""
+    """A table of numbers that was read into memory, as a matrix."""
 
     table: str = field(default="", kw_only=True)
     file_bytes: int = field(default=0, kw_only=True)

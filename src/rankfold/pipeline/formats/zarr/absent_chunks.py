@@ -1,4 +1,4 @@
-"""Count chunks of a Zarr array that no file holds: by a listing of files, inner ones by indexes of shards."""
+"""Count the chunks of a Zarr array that no file holds, by existing files and by the indexes of shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankfold.pipeline.formats.zarr.metadata import Layout
 from rankfold.pipeline.regular import open_descriptor
 
 FETCHES = 16
-"""Indexes that are fetched at the same time."""
+"""Number of indexes of shards that are read at the same time."""
 
 ReadIndex = Callable[[str, int, int], npt.NDArray[np.uint64]]
 """Function that reads the index of a shard, by key, size in bytes and number of inner chunks."""
@@ -75,12 +75,15 @@ def is_indexed(layout: Layout) -> bool:
 
 
 def chunks_inside(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
-    """Number of chunks within the array that the file at a grid index has along every axis."""
+    """Number of chunks along every axis in the file at a grid index, without those beyond the array."""
     return inner_counts(layout.shape, layout.files.extent, layout.chunks, place)
 
 
 def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], read: ReadIndex) -> int:
-    """Number of inner chunks that a shard lacks, without those beyond the end of the array."""
+    """Number of inner chunks that a shard lacks, without those beyond the end of the array.
+
+    ``key`` and ``size`` are those of its file, ``inside`` is the number of its chunks along every axis.
+    """
     counts = [extent // chunk for extent, chunk in zip(layout.files.extent, layout.chunks, strict=True)]
     try:
         offsets = read(key, size, math.prod(counts))[:, 0].reshape(counts)

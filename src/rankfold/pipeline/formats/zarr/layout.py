@@ -64,7 +64,7 @@ def matrix_of(
 
 
 def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVolume | None:
-    """The columns of a data frame of AnnData in a store; None for anything else."""
+    """The columns of a data frame of AnnData in a store, as an array; None for anything else."""
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     folder = os.path.join(path, group)
@@ -83,7 +83,7 @@ def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVol
 
 
 def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:
-    """The source that describes an open array of two axes; its store must be a folder."""
+    """Make a ``Source`` of an open array of two axes; its store must be a folder."""
     path = _folder(array, name)
     name = name or _name(path, array)
     require_matrix(name, array.shape, array.dtype)
@@ -120,7 +120,7 @@ def _explain(name: str) -> Iterator[None]:
 
 
 def _instead(store: Any) -> str:
-    """Advice what to pass instead of an array in a store that is not read."""
+    """Advice on what to pass instead of an array in a store of a kind that is not read."""
     from zarr.storage import MemoryStore, ZipStore
 
     if isinstance(store, MemoryStore):

@@ -1,6 +1,6 @@
 """Layout of the chunks of a Zarr array in any store: names, codecs and byte order, from its metadata.
 
-The trap: chunk files without compression need not be plain numbers in C order. Fortran order in version 2, a
+The trap: chunk files without compression need not be plain values in C order. Fortran order in version 2, a
 filter, a transpose, a checksum and a shard each change the bytes of a chunk file.
 """
 
@@ -38,7 +38,7 @@ AXES = "_ARRAY_DIMENSIONS"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Description of a Zarr array by strings and numbers, without the location of its store."""
+    """Picklable description of a Zarr array: shape, type, chunks and codecs, but not where its store is."""
 
     name: str
     shape: tuple[int, ...]
@@ -61,13 +61,13 @@ class Layout:
     """``error`` or ``fill``: a chunk that the store does not hold is an error, or is read as fill value."""
 
     version: str = field(repr=False)
-    """Digest of the metadata, so that a store that is rewritten is also opened again."""
+    """Digest of the metadata, by which an array that was rewritten is opened again."""
 
     edition: Edition | None = field(repr=False)
     """The result that the array is part of, all of whose chunks were written; None for other stores."""
 
     attributes: Attributes = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    """Attributes of the numbers, such as units."""
+    """Attributes of the values, such as units."""
 
     @property
     def codec(self) -> str:
@@ -80,15 +80,19 @@ class Layout:
         return math.prod(self.chunks) * self.dtype.itemsize
 
     def request_bytes(self, most: int) -> int:
-        """Bytes of the decoded chunks of a request cut to ``most`` bytes: at least one chunk, at most all."""
+        """Bytes of the decoded chunks of one request to Zarr, which asks for up to ``most`` bytes of chunks.
+
+        At least those of one chunk, at most those of all.
+        """
         counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
         return max(self.chunk_bytes, min(most, math.prod(counts) * self.chunk_bytes))
 
     def decoding_bytes(self, request: int, *, more: int = 0) -> int:
         """Memory that Zarr takes for a request of ``request`` decoded bytes.
 
-        It is what Zarr decodes at once, times the stages of decoding plus ``more``. Zarr fetches, decodes and
-        copies ``async.concurrency`` chunks at once; of shards, all inner chunks of a request together.
+        It is the size of what Zarr decodes at once, times (stages of decoding + ``more``). Zarr fetches,
+        decodes and copies ``async.concurrency`` chunks at once; of shards, all inner chunks of a request
+        together.
         """
         from zarr.core.config import config
 
@@ -135,7 +139,10 @@ ATTRIBUTE = "rankfold_names"
 
 
 def names_among(found: Mapping[str, Any]) -> Any:
-    """Names of rows and columns, as JSON, that an import or ``reconstruct`` wrote to attributes; or None."""
+    """Names of rows and columns, as JSON values, from attributes that an import or ``reconstruct`` wrote.
+
+    None without any.
+    """
     found = _table(found)
     facts = found.get(RESULT)
     if ATTRIBUTE in found or not isinstance(facts, Mapping):
@@ -191,7 +198,7 @@ def require_same_metadata(layout: Layout) -> None:
 
 
 def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
-    """Prefix of the key of a chunk, and the separator of its numbers."""
+    """Prefix of the key of a chunk, and the separator between the grid indices in it."""
     if metadata.zarr_format == 2:
         return "", metadata.dimension_separator
     encoding: dict[str, Any] = metadata.chunk_key_encoding.to_dict()
@@ -207,10 +214,10 @@ def dimension_names(array: zarr.Array[Any]) -> Any:
 
 
 def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
-    """Meaning of the numbers of an array, by its attributes: missing values, scale and offset.
+    """Rule to decode the values of an array, by its attributes: missing values, scale and offset; or None.
 
     In version 2 xarray stores the mark of missing values as the fill value of the array. The fill value is
-    taken for such a mark if numbers are packed, or if xarray named the axes and it is not Zarr's default 0.
+    taken for such a mark if values are packed, or if xarray named the axes and it is not Zarr's default 0.
     """
     attributes, fill = array.attrs.asdict(), None
     if array.fill_value is not None and array.dtype.kind in "iuf":

@@ -64,12 +64,12 @@ REQUEST_BYTES = 16 * 2**20
 """Chunks smaller than this are requested from Zarr together: a request takes it about 0.3 ms."""
 
 OVERHEAD_BYTES = 2**20
-"""Memory of tasks, futures and selections of a request to Zarr, or of views and names of a read."""
+"""Bytes of memory for tasks, futures and selections of a request to Zarr, or views and names of a read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZarrArray(Layout):
-    """Description of a Zarr array in a folder by strings and numbers; files are open only during a read."""
+    """Picklable description of a Zarr array in a folder; its files are open only during a read."""
 
     path: str
     """Folder of the store."""
@@ -80,7 +80,7 @@ class ZarrArray(Layout):
         return regular_grids(self.shape, self.chunks, splittable=self.encoding.reader == "plain")
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         if self.encoding.reader == "zarr":
             self._read_requests(pieces)
         else:
@@ -113,7 +113,7 @@ class ZarrArray(Layout):
         return self.files.fingerprint()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show changes in the first ``rows`` places of the first axis: see ``GrowingSource``."""
+        """Digests that change if the first ``rows`` indices of the first axis have: see ``GrowingSource``."""
         tall, lengths = self.files.extent[0], self.shape[1:]
         slabs = rows // tall
         facts = self.dtype.str, lengths, self.chunks, self.files.extent, self.codec, self.fill
@@ -127,7 +127,7 @@ class ZarrArray(Layout):
 
     @property
     def _fixed_bytes(self) -> int:
-        """Memory of any read: views and names, and the index of a shard, as bytes and as numbers.
+        """Memory that any read takes: views and names, and the index of a shard, as bytes and decoded.
 
         The index takes 16 bytes for every inner chunk.
         """
@@ -196,14 +196,14 @@ class ZarrArray(Layout):
                 part.out.byteswap(inplace=True)
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """Read a box of a plain chunk whose numbers start at byte ``offset`` of the file."""
+        """Read a box of an uncompressed chunk whose values start at byte ``offset`` of the file."""
         at = local(part.box, self._corner(index))
         read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=at)
 
     def _decode_chunk(
         self, stream: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
     ) -> None:
-        """Decode a chunk straight into its destination if it fills it, else into a buffer to copy from."""
+        """Decode a chunk straight into its destination if it fills that, else into a buffer to copy from."""
         first = parts[0].out
         if first.shape == self.chunks and first.flags.c_contiguous:
             decode_into(self.encoding.codec, stream, first.reshape(-1).view(np.uint8))
@@ -222,7 +222,10 @@ class ZarrArray(Layout):
     def _cells(
         self, pieces: Sequence[Piece], extent: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-        """Chunks or files that overlap the pieces, each with the parts of pieces in it."""
+        """Yield the chunks, or files, that overlap the pieces: grid index, and the parts of pieces in it.
+
+        ``extent`` is the shape of a chunk, or of what a file covers.
+        """
         return cells(pieces, extent)
 
     # Chunks that are left to Zarr
@@ -241,7 +244,7 @@ class ZarrArray(Layout):
         require_described(self)
 
     def _requests(self, piece: Piece) -> Iterator[Piece]:
-        """Parts of a piece, each of which is one request to Zarr."""
+        """Cut a piece into parts, each of which is one request to Zarr."""
         return requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize)
 
     def _require_file(self, key: str, part: Piece) -> None:
@@ -318,11 +321,12 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
 
-        Plain numbers: the views of a read. One codec: its workspace, the compressed chunk, and the decoded
-        chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of files
-        are not known. The decoded chunk needs no buffer if all chunks are read whole and fit into ``out`` as
-        they are; this assumes rows from the edge of a chunk on, as panels are. The thread keeps these buffers
-        for its next read. Left to Zarr: the chunks of one request in every stage of decoding.
+        Uncompressed chunks: the views of a read. One codec: its workspace, the compressed chunk, and the
+        decoded chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of
+        files are not known. The decoded chunk needs no buffer if all chunks are read whole and fit into
+        ``out`` as they are; this assumes rows from the edge of a chunk on, as sweeps read them. The thread
+        keeps these buffers for its next read. Chunks that Zarr reads: those of one request in every stage of
+        decoding.
         """
         if self.encoding.reader == "plain":
             return self._fixed_bytes
@@ -355,7 +359,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return max(1, min(most // across, rows // self.chunks[0] + 2)), across
 
     def _requests(self, piece: Piece) -> Iterator[Piece]:
-        """Parts of a piece, each of which is one request to Zarr, of the size that ``read_bytes`` assumes."""
+        """Cut a piece into requests to Zarr, of the size that ``read_bytes`` assumes."""
         down, across = self._request(*piece.out.shape)
         for _, (part,) in cells([piece], (down * self.chunks[0], across * self.chunks[1])):
             yield part
@@ -365,14 +369,17 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     def _cells(
         self, pieces: Sequence[Piece], extent: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-        """Chunks or files that overlap the only piece, each with the part in it."""
+        """Yield the chunks, or files, that overlap the only piece: grid index, and the part of it there.
+
+        ``extent`` is the shape of a chunk, or of what a file covers.
+        """
         (piece,), (down, across) = pieces, extent
         selection_rows, selection_columns = piece.box
         for i, j, rows, columns, out in tiles(piece.out, selection_rows, selection_columns, (down, across)):
             yield (i, j), [Piece((rows, columns), out)]
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """Read a rectangle of a plain chunk whose numbers start at byte ``offset`` of the file."""
+        """Read a rectangle of an uncompressed chunk whose values start at byte ``offset`` of the file."""
         ((top, _), (left, _)), (height, width) = part.box, self.chunks
         start = (top - index[0] * height) * width + left - index[1] * width
         item = self.dtype.itemsize
@@ -395,7 +402,7 @@ class ZarrVolume(ZarrArray):
         return zarr_axis(self.path, self.array, number, self.axes[number], self.shape[number])
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain numbers."""
+        """Most memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain values."""
         if self.encoding.reader == "plain":
             return self._fixed_bytes + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
@@ -405,7 +412,7 @@ class ZarrVolume(ZarrArray):
 
 @functools.lru_cache(maxsize=32)
 def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
-    """Open an array, once in a process for each ``version``, which only distinguishes states of a store."""
+    """Open an array, once in a process for each ``version``, the digest of its metadata."""
     from rankfold.pipeline.chunks.bounded_store import open_bounded
     from rankfold.pipeline.chunks.regular_store import RegularStore
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VectorFiles(ChunkFiles):
-    """Chunk files with one number in their names."""
+    """Chunk files of an array of one axis as those of a matrix of one row; names have one grid index."""
 
     def key(self, *index: int) -> str:
-        """Key of the file in the only row of the grid."""
+        """Key of the file at a grid index of the matrix of one row: only the second part is in the name."""
         return f"{self.prefix}{index[-1]}"
 
 
@@ -69,11 +69,11 @@ class Vector:
         def stored_bytes(self) -> int: ...
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """Axis 0 or 1 of the sparse matrix that this vector is part of, with labels of the container."""
+        """Axis 0 or 1 of the sparse matrix that this vector is part of, with the labels of its store."""
         return Axis(name, length)
 
     def names_of_group(self, axis: int) -> Names | None:
-        """Names of rows (0) or columns (1) that an import wrote for that matrix; None without."""
+        """Names of rows (0) or columns (1) that an import wrote for that sparse matrix; None without any."""
         return None
 
     @property
@@ -106,7 +106,7 @@ class VectorSource(Vector, ZarrSource):
         return written_names(self.path, os.path.dirname(self.array), axis)
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that show if the first ``rows`` numbers have changed."""
+        """Digests that change if the first ``rows`` elements have changed."""
         tall = self.files.extent[1]
         whole = rows // tall
         rest = hashlib.blake2b(self.take(whole * tall, rows).data, digest_size=16).hexdigest()
@@ -114,7 +114,7 @@ class VectorSource(Vector, ZarrSource):
         return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """Read the columns of a request, which are the only axis of the array."""
+        """Read the elements of one request from an open array, whose only axis are the columns here."""
         read_through_zarr(array, Piece(request.box[1:], request.out[0]))
 
 
