@@ -132,7 +132,10 @@ class MemoryBudgetError(PlanError):
     """Bytes of memory that one worker would need; 0 if that is not known."""
 
     way_out: str = ""
-    """Part of the message, from ", or" on, with remedies besides more memory that hold for every task."""
+    """Part of the message, from ", or" on, with remedies other than more memory.
+
+    They also hold where the task is a step of a chain of tasks.
+    """
 
     smaller: str = ""
     """Part of the message with an argument of this task and its largest value that fits.

@@ -1,4 +1,4 @@
-"""Missing chunks: their number. A store does not hold them, and its format reads them as fill value.
+"""The number of missing chunks: those that a store does not hold, and that its format reads as fill value.
 
 Zarr does not write a chunk, or an inner chunk of a shard, that is all fill value. So a store that lacks
 chunks may be complete or damaged, and only the number of missing chunks can be reported.

@@ -117,10 +117,7 @@ def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
 
 
 def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
-    """Read a part of the file into rows of ``out`` that lie apart.
-
-    Discard the bytes between rows of the file.
-    """
+    """Read rows of the file into rows of ``out``, which may lie apart; bytes between them are discarded."""
     gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
     step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
     for start in range(0, len(out), step):

@@ -53,10 +53,7 @@ TEXT_BYTES = 2**10
 
 
 class RegularStore(LocalStore):
-    """Store of a folder.
-
-    It opens only regular files, and refuses chunk files that are too large for their array.
-    """
+    """Zarr store in a folder that opens only regular files, and no chunk file too large for its array."""
 
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         super().__init__(root, read_only=read_only)

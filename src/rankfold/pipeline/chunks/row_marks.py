@@ -40,7 +40,7 @@ class RowMarks:
         return asdict(self)
 
     def beside(self, *facts: object) -> RowMarks:
-        """Copy with facts that must not change either, such as a selection of columns, added to ``layout``."""
+        """Copy with ``facts`` that must not change either, as a selection of columns, added to ``layout``."""
         return replace(self, layout=digest_of(self.layout, *facts))
 
     def change_since(self, earlier: Mapping[str, Any]) -> str:

@@ -609,7 +609,7 @@ class Named:
         return self.named[number] if self.named else None
 
     def names(self, axis: int) -> Names | None:
-        """Names of the rows (0) or columns (1) of a matrix; see ``places.names_of``."""
+        """Names of the rows (0) or columns (1) of a matrix; None if it has none."""
         return Names.of([self.named[axis]]) if self.named else None
 
     def named_digest(self, digest: str) -> str:

@@ -86,7 +86,7 @@ class RealParts(Wrapper):
         return numbers
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: reading, complex numbers, and by columns a copy of their parts."""
+        """Most memory of one ``read_into``: reading, complex numbers, by columns also copies of parts."""
         rows, columns = (rows, columns // 2 + 1) if self._by_rows else (rows // 2 + 1, columns)
         copies = 1 if self._by_rows else 2
         return self.inner.read_bytes(rows, columns) + copies * rows * columns * self.inner.dtype.itemsize

@@ -66,7 +66,7 @@ class Source(Protocol):
         """
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory one ``read_into`` of that many rows and columns takes besides ``out``."""
+        """Most memory one ``read_into`` of that many rows and columns takes in addition to ``out``."""
 
     def check(self) -> None:
         """Raise ``ChunkError`` for damage that can be found without reading the data."""

@@ -183,7 +183,7 @@ class StackedSource(Readable, Wrapper):
         return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 
     def names(self, axis: int) -> Names | None:
-        """Names of the rows (0) or columns (1); see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); None if it has none."""
         numbers = self.row_axes if axis == 0 else self.column_axes
         if len(self.inner.shape) == 2 and self.row_axes == (0,) and hasattr(self.inner, "names"):
             written: Names | None = self.inner.names(axis)

@@ -439,7 +439,7 @@ def _suffix(path: str) -> str:
 
 
 def _refuse_unread(store: str) -> None:
-    """Raise ``InputError`` for a file that is not read in place, with advice what to do first."""
+    """Raise ``InputError`` for a file that is not read in place, with advice on what to do first."""
     if _suffix(store) in OPENERS:
         return
     importable = store.endswith(IMPORT_SUFFIXES)

@@ -129,7 +129,7 @@ class CsrSource(Readable):
                 self._spread(view, ends, (start, stop), top - lines[0], across)
 
     def names(self, axis: int) -> Names | None:
-        """Names of the rows (0) or columns (1); see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); None if it has none."""
         written = self.data.names_of_group(axis)
         return written or Names.of([self.data.axis_of_group(axis, ("row", "column")[axis], self.shape[axis])])
 

@@ -109,7 +109,7 @@ class DaskSource(Readable, Matrix, DaskBlocks):
         return int(rows), int(columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` besides ``out``."""
+        """Most memory of one ``read_into`` in addition to ``out``."""
         return self._computed_bytes
 
 
@@ -196,7 +196,7 @@ class DaskVolume(DaskBlocks):
         return tuple(int(length) for length in self.array.shape)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes`` besides its destinations."""
+        """Most memory of one ``read_boxes`` in addition to its destinations."""
         return self._computed_bytes
 
 

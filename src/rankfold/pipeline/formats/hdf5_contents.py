@@ -57,7 +57,7 @@ class SparseLayout:
     """Names of the datasets of stored values, their indices within lines, and the pointers."""
 
     def lengths(self, name: str) -> tuple[int, int]:
-        """Rows and columns, checked."""
+        """Rows and columns, if the file states valid ones; ``InputError`` else, which names it ``name``."""
         rows, columns = whole_lengths(name, self.shape)
         return rows, columns
 

@@ -1,16 +1,16 @@
 """Names of rows and columns that files and stores ("containers") hold with their matrices.
 
 =================== =================================== ==================================================
-container           location of names                   source ===================
-=================================== ================================================== AnnData
-index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html netCDF,
-xarray      coordinate variable of an axis      CF conventions 1.11, section 5 HDF5                dimension
-scale of an axis          HDF5 dimension scales specification 10x Genomics        barcodes and names of genes
-see ``cell_ranger`` loom                ``CellID`` and ``Gene``
-https://linnarssonlab.org/loompy/format VCF Zarr            ``sample_id`` and ``variant_id``
-https://github.com/sgkit-dev/vcf-zarr-spec Zarr of rankfold    attribute ``rankfold_names``        written by
-an import =================== ===================================
-==================================================
+container           location of names                   source
+=================== =================================== ==================================================
+AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
+netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
+HDF5                dimension scale of an axis          HDF5 dimension scales specification
+10x Genomics        barcodes and names of genes         see ``cell_ranger``
+loom                ``CellID`` and ``Gene``             https://linnarssonlab.org/loompy/format
+VCF Zarr            ``sample_id`` and ``variant_id``    https://github.com/sgkit-dev/vcf-zarr-spec
+Zarr of rankfold    attribute ``rankfold_names``        written by an import
+=================== =================================== ==================================================
 
 A container whose names cannot be read counts as one without names: its matrix is read all the same.
 """

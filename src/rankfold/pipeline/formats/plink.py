@@ -144,7 +144,7 @@ class BedSource(Readable, Matrix):
         return os.path.getsize(self.path)
 
     def names(self, axis: int) -> Names | None:
-        """Names of samples (0) and variants (1); see ``places.names_of``."""
+        """Names of the samples (0) or variants (1)."""
         path = _files_beside(self.path)[1 - axis]
         read = _variant_names if axis else _sample_names
         labels = _Labels(read(path), self.shape[axis])

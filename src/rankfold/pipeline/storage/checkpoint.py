@@ -194,7 +194,7 @@ def save_arrays(
 def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
     """Save a part unless an earlier attempt did; returns its path.
 
-    All attempts then compute with the same values, also if they were drawn at random.
+    All attempts at a result then compute with the same values.
     """
     if load_if_whole(path) is None:
         save_arrays(path, arrays)

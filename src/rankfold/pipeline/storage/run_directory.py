@@ -110,7 +110,7 @@ class RunDirectory:
 
     @property
     def state(self) -> Path:
-        """Folder of checkpoints and constants."""
+        """Folder of the state of the run: checkpoints, and arrays that sweeps load."""
         return self.folder / f"state-{self.request}"
 
     @property
@@ -120,12 +120,12 @@ class RunDirectory:
 
     @property
     def record(self) -> Path:
-        """Path of the record of attempts."""
+        """Path of ``run.json``, the record of attempts at the result."""
         return self.folder / "run.json"
 
     @property
     def journal(self) -> Journal:
-        """Journal of the driver and its workers."""
+        """Writer of events of the driver (the process that hands out work) and of its workers."""
         return Journal(self.state / FOLDER)
 
     def replacing(self) -> RunDirectory:

@@ -310,7 +310,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     chunks: tuple[int, int]
 
     def names(self, axis: int) -> Names | None:
-        """Names of the rows (0) or columns (1); see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); None if it has none."""
         written = written_names(self.path, self.array, axis)
         return written or Names.of([self.axis(axis)])
 
@@ -319,7 +319,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return zarr_axis(self.path, self.array, number, None, self.shape[number])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` besides ``out``.
+        """Most memory of one ``read_into`` in addition to ``out``.
 
         Uncompressed chunks: the views of a read. One codec: its workspace, the compressed chunk, and the
         decoded chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of
