@@ -88,10 +88,7 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, length: int, values: Any, attributes: Mapping[str, Any] | None = None) -> Axis:
-        """Axis with ``values`` as labels; without labels if they are not ``length`` text or finite numbers.
-
-        ``values`` may be None, or an array in a file, which is read by slices.
-        """
+        """Axis with ``values`` (read by slices) as labels, if they are ``length`` texts or finite numbers."""
         said = attributes_in(attributes)
         if values is None or tuple(np.shape(values)) != (length,):
             return cls(name, length)
@@ -237,11 +234,7 @@ def _exactly(own: Array, labels: Array) -> Int64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """Names of the rows, or of the columns, of a matrix: labels along one axis or several.
-
-    A matrix that is stacked from an array of several axes has several. Its row or column is then named by one
-    label of each.
-    """
+    """Names of the rows, or the columns, of a matrix: one label each, or one along each of several axes."""
 
     axes: tuple[Axis, ...]
     """One axis, or several that are stacked in C order."""
@@ -251,10 +244,7 @@ class Names:
 
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Names | None:
-        """Names of rows or columns along these axes.
-
-        None if no axis has labels, unless there are several axes and all have names.
-        """
+        """Names along these axes; None if no axis has labels, unless there are several and all have names."""
         labeled = any(axis.is_labeled for axis in axes)
         named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
         return cls(tuple(axes)) if labeled or named else None
@@ -302,10 +292,7 @@ class Names:
         return numbers if (numbers != places).any() and (np.sort(numbers) == places).all() else None
 
     def coordinate(self, axis: str) -> npt.NDArray[np.float64] | None:
-        """Coordinate (n,) of each row or column along the axis of a name.
-
-        None unless that has numeric labels.
-        """
+        """Coordinate (n,) of each row or column along an axis; None unless that axis has numeric labels."""
         found = [number for number, each in enumerate(self.axes) if each.name == axis]
         labels = self.axes[found[0]].labels if found else None
         if labels is None or labels.dtype.kind == "U":
@@ -322,10 +309,7 @@ class Names:
         )
 
     def along_axes(self, start: int, stop: int) -> list[Array]:
-        """Labels of rows or columns ``start:stop``, an array for each axis.
-
-        Indices if an axis has no labels.
-        """
+        """Labels of rows or columns ``start:stop``, an array for each axis; indices if it has no labels."""
         places = np.arange(start, stop) if self.places is None else self.places[start:stop]
         indices = np.unravel_index(places, [axis.length for axis in self.axes])
         pairs = zip(self.axes, indices, strict=True)
@@ -409,10 +393,7 @@ class Names:
         return self.find(Names(axes))[lines]
 
     def as_json(self) -> dict[str, Any] | None:
-        """The names as JSON values, for the facts of a result.
-
-        None if ``places`` have too many runs (``MOST_LABELS``) to be kept.
-        """
+        """The names as JSON values, for facts of a result; None if ``places`` have too many runs."""
         facts: dict[str, Any] = {"axes": [axis.as_json() for axis in self.axes]}
         if self.places is None:
             return facts
@@ -547,10 +528,7 @@ def names_as_json(
 
 
 def names_from(facts: Any, axis: int) -> Names | None:
-    """Names of the rows (0) or columns (1), from what ``names_as_json`` returned; None if it has none.
-
-    ``ValueError`` if they are invalid.
-    """
+    """Names of the rows (0) or columns (1) from ``names_as_json``, or None; ``ValueError`` if invalid."""
     if facts is None:
         return None
     if not isinstance(facts, Mapping):
@@ -580,10 +558,7 @@ def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names
 
 
 def attributes_of_result(place: object, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Attributes of the values of its matrix, such as units, that a result keeps.
-
-    ``DataError`` if invalid.
-    """
+    """Attributes of the values of its matrix, as units, that a result keeps; ``DataError`` if invalid."""
     try:
         return attributes_from((facts["input"].get("names") or {}).get("attributes"))
     except (ValueError, AttributeError) as error:

@@ -312,7 +312,7 @@ def _require_places(x: Any) -> None:
 
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
-    """A list of rows as an array (m, n).
+    """A list of rows as an array, with the rows along its first axis.
 
     ``InputError`` unless rows have one length, hold numbers, and have equal labels if they have any.
     """
