@@ -143,7 +143,7 @@ def _decompose(
 
 
 def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) -> tuple[Array, Array]:
-    """Variance of each component, and its share of the variance of all genes.
+    """Variance (k,) of each component, and its share (k,) of the variance of all genes.
 
     Without centering these are variances of the coordinates about their mean, as in scikit-learn's
     TruncatedSVD, whose numbers scanpy writes; the variance of all genes takes a read.
@@ -155,7 +155,7 @@ def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) ->
 
 
 def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[str | None, Array | None]:
-    """Name of the mask, None if it has none, and the mask, chosen as scanpy does."""
+    """Name and values of the mask of genes, chosen as scanpy does; None for what is missing."""
     if use_highly_variable is not None:
         warnings.warn(
             "use_highly_variable is deprecated: say mask_var='highly_variable' or mask_var=None",

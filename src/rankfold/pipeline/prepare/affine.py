@@ -1,4 +1,4 @@
-"""Shift and factor that steps applied to each column, and their inverse.
+"""Shift and factor that the preparation steps (``prepare=``) applied to each column, and their inverse.
 
     prepared = (data - shift) * factor
 
@@ -27,7 +27,9 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Map from the columns of a matrix before some steps to those after them."""
+    """Map from the columns of a raw matrix to those after some preparation steps: ``(data - shift) *
+    factor``.
+    """
 
     shift: Float64
     """Shift (n,) subtracted from each column, in units of the data."""
@@ -36,7 +38,7 @@ class Affine:
     """Factor (n,) of each column."""
 
     def take(self, columns: npt.NDArray[np.int64]) -> Affine:
-        """The map of some columns."""
+        """The map restricted to some columns, given by their indices."""
         return Affine(self.shift[columns], self.factor[columns])
 
     def digest(self) -> str:
@@ -48,28 +50,30 @@ class Affine:
 
     @property
     def divisor(self) -> Float64:
-        """Factor (n,) by which to divide when going back; NaN where a step set the whole column to 0."""
+        """Divisors (n,) that map columns back: ``factor``, but NaN where a step set the whole column to 0."""
         return np.where(self.factor == 0, np.nan, self.factor)
 
     def data(self, values: Any) -> Any:
-        """Numbers of the columns, (..., n), mapped back to before the steps; NaN where all became 0."""
+        """Map values of the columns, (..., n), back to units of the data; NaN where a step set the column to
+        0.
+        """
         return self.shift + values / self.divisor
 
 
 def affine_of(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Affine:
-    """Shift and factor that the steps of a result applied to its columns.
+    """Shift and factor that the preparation steps of a result applied to the columns that they kept.
 
     Parameters
     ----------
     facts : mapping
         Facts of the result on its matrix: ``attrs["input"]``.
     array : function
-        Returns an array of the result by name, among those that were measured for the steps.
+        Returns, by name, an array that the result keeps of what its steps measured.
 
     Raises
     ------
     InputError
-        A step changed numbers in another way.
+        A step changed values other than by a shift and a factor, such as by logarithms.
     """
     shift: Any = np.zeros(1)
     factor: Any = np.ones(1)
@@ -98,7 +102,7 @@ def _measured(array: Callable[[str], Array], prefix: str, name: str) -> Float64:
 
 
 def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Array | None:
-    """Columns of a matrix that are left after the steps of a result, in order; None for all.
+    """Indices of the columns that the preparation steps of a result kept, in order; None if all.
 
     Parameters are those of ``affine_of``.
     """
@@ -111,6 +115,8 @@ def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Arr
 
 
 def keeps_numbers(facts: Mapping[str, Any]) -> bool:
-    """True if the steps of a result at most filled gaps, or chose columns, but left numbers as they are."""
+    """True if the steps of a result only filled missing values or chose columns, but left present values as
+    they were.
+    """
     steps = parse_steps(facts.get("prepare"))
     return all(step.name in CHOOSING or step.name.startswith("impute_") for step in steps)

@@ -33,7 +33,7 @@ LOG = logging.getLogger("rankfold")
 
 
 def column_names(source: Source) -> Names | None:
-    """Names of the columns of a matrix before it went through any step."""
+    """Names of the columns of a matrix before it went through any preparation step."""
     raw = source
     for wrapper in wrappers(source):
         raw = _before_steps(wrapper) if isinstance(wrapper, PreparedSource) else raw
@@ -41,7 +41,7 @@ def column_names(source: Source) -> Names | None:
 
 
 def _before_steps(source: PreparedSource) -> Source:
-    """The source before the steps; a first step that chooses columns was a selection of it."""
+    """The source before the steps of a prepared one, also before columns were chosen by its first step."""
     inner = source.inner
     if not source.said:  # rows that a metric centers
         return inner
@@ -52,13 +52,18 @@ def _before_steps(source: PreparedSource) -> Source:
 
 
 def named(source: Source) -> dict[str, Any]:
-    """Names that a result keeps: of its rows, of columns before any step, and attributes of the numbers."""
+    """Names that a result keeps, as ``{"names": ...}``: of rows, of columns before any step, and attributes
+    such as units.
+
+    Empty if the matrix has none.
+    """
     kept = names_as_json(names_of(source, 0), column_names(source), attributes_of(source))
     return {"names": kept} if kept else {}
 
 
 def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str) -> Int64 | None:
-    """Places of the wanted columns among those of ``name``; None if both are the same.
+    """Indices of the ``wanted`` columns among ``own``, those of the matrix ``name``; None if both are the
+    same.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
 
 
 def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
-    """A matrix with the wanted columns in their order; the matrix itself if it has them, or no names.
+    """The matrix with its columns selected and ordered as ``wanted``; unchanged if they already are, or have
+    no names.
 
     Raises
     ------
@@ -85,7 +91,10 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
 
 
 def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str) -> list[Source]:
-    """As ``with_columns`` for several matrices, such as the files of a series, with one warning for all."""
+    """Several matrices, such as the files of a series, with their columns selected and ordered as ``wanted``.
+
+    Does for each what ``with_columns`` does for one, but with one warning for all.
+    """
     found, others = [], list[tuple[Names, Int64, str]]()
     for source in sources:
         own = column_names(source)
@@ -111,7 +120,9 @@ def _in_order(places: Int64) -> bool:
 
 
 def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
-    """Warn of columns in another order, and of those left out unless both are on the same grid."""
+    """Warn if columns were reordered or left out; columns left out of a grid with the same axes need no
+    warning.
+    """
     more, turned = len(own) - len(wanted), turned_axis(own, wanted)
     modulo = "" if turned is None else f", {turned} modulo 360"
     if _in_order(places) and not more:
@@ -141,7 +152,7 @@ def compare_units(sources: Sequence[Source], wanted: Attributes, whose: str) -> 
 
 
 def _and_more(first: str, *others: str) -> str:
-    """The first of several names, and the number of others."""
+    """Text with the first of several names, and the number of the others."""
     return f"{first} and {len(others)} more" if others else first
 
 
@@ -158,7 +169,7 @@ _REMEDY = ". Give rows with the same columns"
 
 
 def _first(own: Names, wanted: Names, one: str = "column") -> str:
-    """Text about the first column, or row, that differs."""
+    """Text about the first column (or row, by ``one``) whose name differs, or about their number."""
     for number in range(min(len(own), len(wanted))):
         if own.word(number) != wanted.word(number):
             return f"{one} {number} (from 0) is {own.word(number)}, not {wanted.word(number)}"

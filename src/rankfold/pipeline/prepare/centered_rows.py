@@ -26,7 +26,7 @@ class CenterRows:
     by_row: ClassVar[bool] = True
 
     def apply(self, numbers: Numbers) -> None:
-        """Center rows in place; takes only blocks of whole rows."""
+        """Center rows in place; ``numbers`` must be a dense block of whole rows."""
         values = numbers.values
         constant = (values == values[:, :1]).all(axis=1)
         with np.errstate(invalid="ignore", over="ignore"):  # NaN and Inf remain, and readers refuse them
@@ -49,7 +49,9 @@ class CenteredRows(PreparedSource):
         return self.inner.fingerprint()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; see ``GrowingSource``."""
+        """Digests by which the first ``rows`` rows are recognized in a matrix that grows; see
+        ``GrowingSource``.
+        """
         return row_marks(self.inner, rows)
 
 
@@ -59,7 +61,7 @@ def center_rows(source: Source) -> Source:
     Raises
     ------
     InputError
-        Numbers are complex.
+        The matrix is complex.
     """
     if isinstance(source, CenteredRows):
         return source

@@ -1,6 +1,6 @@
 """Steps that keep some of the columns: those that vary most for their mean, or those that a caller names.
 
-The choice is measured on the matrix after the steps before, or on the counts that it was made from.
+The choice is measured on the matrix as the preceding steps return it, or on the raw counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 CHOOSING = ("highly_variable", "take_columns")
-"""Steps that leave columns out."""
+"""Names of steps that leave columns out."""
 
 COUNTS = "counts"
 """The only possible ``layer``: the matrix before all steps."""
@@ -83,11 +83,13 @@ class HighlyVariable:
 
     @property
     def may_tie(self) -> bool:
-        """True if another machine may break ties differently, so that the choice is part of the identity."""
+        """True if another machine may break ties differently, so that the chosen columns go into the
+        fingerprint.
+        """
         return self.flavor == "seurat_v3"
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Columns that are kept, in their order, and the measures by which all columns were compared."""
+        """Indices ``"columns"`` of those kept, ``"of"`` how many, and scanpy's measures of all columns."""
         choice = self._of_counts(source) if self.flavor == "seurat_v3" else self._of_logarithms(source)
         return {
             "columns": np.flatnonzero(choice.chosen),
@@ -131,7 +133,9 @@ class HighlyVariable:
         return Choice(largest(normalized, self.n_top_genes), measures)
 
     def fitted(self, found: Fitted) -> None:
-        """None: the step is a selection of columns; see ``MeasuredStep``."""
+        """Return None: the step selects the columns ``found["columns"]`` and changes no values; see
+        ``MeasuredStep``.
+        """
 
 
 def _counts_of(source: Any) -> Source:
@@ -153,18 +157,20 @@ def _counts_of(source: Any) -> Source:
 
 
 def _base_of(source: Any) -> float | None:
-    """Base of the last logarithm that a matrix went through; None for a natural one, or without any."""
+    """Base of the last ``log1p`` that a matrix went through; None for the natural
+    logarithm, or without any.
+    """
     bases = [step.base for step in getattr(source, "said", ()) if step.name == "log1p"]
     return bases[-1] if bases else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakeColumns:
-    """Keep some columns, by their numbers: a selection that follows other steps."""
+    """Keep the columns of given indices: the form that a selection of columns of a prepared matrix takes."""
 
     columns: Any = None
     digest: str | None = None
-    """Digest of the numbers, by which a result identifies them."""
+    """Digest of the indices, by which a result identifies them."""
 
     name: ClassVar[str] = "take_columns"
     in_name: ClassVar[bool] = False
@@ -176,21 +182,25 @@ class TakeColumns:
             object.__setattr__(self, "digest", mark.hexdigest())
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The columns themselves."""
+        """The given indices as ``"columns"``, and the number of columns that they were chosen from as
+        ``"of"``.
+        """
         if self.columns is None:
             raise InputError(f"{self.name} is what select_columns= of a prepared matrix becomes: say that")
         return {"columns": np.asarray(self.columns), "of": np.array([source.shape[1]])}
 
     def fitted(self, found: Fitted) -> None:
-        """None: the step is a selection of columns; see ``MeasuredStep``."""
+        """Return None: the step selects the columns ``found["columns"]`` and changes no values; see
+        ``MeasuredStep``.
+        """
 
 
 ALL_COLUMNS = ("normalize_total", "tfidf", "coslat")
-"""Steps that must see all columns before some are chosen, such as those that sum over rows."""
+"""Names of steps that must see all columns before some are chosen, such as those that sum over rows."""
 
 
 def choose_columns(steps: tuple[Any, ...], mask: npt.NDArray[np.bool_]) -> tuple[Any, ...]:
-    """Steps with an additional one that takes the columns of a mask, as early as ``ALL_COLUMNS`` permit."""
+    """Insert a step that keeps the columns of a mask (n,), as early as ``ALL_COLUMNS`` permits."""
     for step in steps:
         if step.name in CHOOSING:
             raise InputError(f"mask_var= and {step.name} both choose columns: say one of them")

@@ -1,7 +1,7 @@
-"""Missing numbers: marks that stand for them, and their completion by a model of low rank.
+"""Missing values: numbers that mark them, such as -9999, and their completion by a model of low rank.
 
-The model is not measured when a matrix is opened: ``missing="em"`` fits it by sweeps of a run. A result
-keeps the model, so that new rows with gaps are completed by it too.
+The model is not measured when a matrix is opened: ``missing="em"`` fits it during a run, in passes over the
+matrix. A result keeps the model, so that new rows with gaps are completed by it too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MarkMissing:
         require(self, "value")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Empty: nothing is measured; ``InputError`` for a mark of 0 in a sparse matrix."""
+        """Return no measurements; raise ``InputError`` if 0 marks missing values in a sparse matrix."""
         if self.value == 0 and compressed(source) is not None:
             raise InputError(
                 f"{self.name}(0): {source.name} is sparse, and zeros that are not stored cannot be told from "
@@ -44,11 +44,11 @@ class MarkMissing:
         return {}
 
     def fitted(self, found: Fitted) -> Step:
-        """The step itself, since nothing is measured."""
+        """Return the step itself, since nothing is measured."""
         return self
 
     def affine(self, measured: Measured) -> Shifted:
-        """Shift 0 and factor 1: present numbers stay."""
+        """Shift 0 and factor 1: present values stay."""
         return 0.0, 1.0
 
     def apply(self, numbers: Numbers) -> None:
@@ -58,34 +58,36 @@ class MarkMissing:
 
 @dataclass(frozen=True, slots=True)
 class ImputeLowRank:
-    """Replace NaN by what a model of low rank expects from the rest of its row: see ``missing="em"``."""
+    """Replace NaN by what a model of low rank expects from the present values of the row: see
+    ``missing="em"``.
+    """
 
     rank: int
 
     name: ClassVar[str] = "impute_low_rank"
     of_run: ClassVar[bool] = True
-    """True, since the run that it is part of measures it."""
+    """True: its model is fitted by a run, not when the matrix is opened."""
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Raise ``InputError``: only a run measures it, in sweeps."""
+        """Raise ``InputError``: only a run can fit the model, in several passes."""
         raise InputError(
             f"{self.name} is what missing='em' of svd and pca becomes: say that, and what is missing is "
             "completed by as many components as are asked for"
         )
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that completes rows by the model that was found."""
+        """Step that completes rows by the fitted model, whose arrays are ``found``."""
         warm_filling()
         return CompleteRows.of(found)
 
     def affine(self, measured: Measured) -> Shifted:
-        """Shift 0 and factor 1: present numbers stay."""
+        """Shift 0 and factor 1: present values stay."""
         return 0.0, 1.0
 
 
 @functools.cache
 def warm_filling() -> None:
-    """Compile or load the code that completes rows: once in a process, and not while a sweep is timed."""
+    """Compile or load the kernel that completes rows, once in a process, before passes are timed."""
     model = RowModel(np.zeros(2), np.ones((2, 1)), np.eye(1), np.eye(1), np.ones(1))
     for dtype in (np.float32, np.float64):
         fill_rows(np.full((1, 2), np.nan, dtype), model)
@@ -93,18 +95,18 @@ def warm_filling() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """Fill in the missing numbers of a row from those that are present."""
+    """Fill in the missing values of each row from its present ones, by a model of low rank."""
 
     model: RowModel
 
     name: ClassVar[str] = "impute_low_rank"
     by_row: ClassVar[bool] = True
     fills_zeros: ClassVar[bool] = True
-    """True, so that it reads all numbers of a sparse matrix, zeros too."""
+    """True: rows of a sparse matrix are read with their zeros, since completion needs whole rows."""
 
     @classmethod
     def of(cls, found: Fitted) -> CompleteRows:
-        """Make it from the arrays that a result keeps."""
+        """Make the step from the arrays of a result, as ``found`` returns them."""
         arrays = {name: np.asarray(values, np.float64) for name, values in found.items()}
         loadings = arrays["loadings"]
         k = loadings.shape[1]
@@ -113,24 +115,26 @@ class CompleteRows:
 
     @property
     def found(self) -> dict[str, Array]:
-        """Arrays that a result keeps."""
+        """Arrays of the model that a result keeps: ``mean``, ``loadings``, ``noise``, and ``spread`` as a
+        vector.
+        """
         model = self.model
         arrays = {"mean": model.mean, "loadings": model.loadings, "noise": model.noise}
         return {**arrays, "spread": model.spread.ravel()}
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the model, and of the work on one row."""
+        """Bytes of the model and of the temporary arrays for one row."""
         n, k = self.model.loadings.shape
         return int(8 * (n * (k + 3) + 8 * k**2))
 
     def apply(self, numbers: Numbers) -> None:
-        """Fill in missing numbers, in place."""
+        """Fill in missing values, in place."""
         fill_rows(numbers.values, self.model)
 
 
 def blank_completion(columns: int, rank: int) -> CompleteRows:
-    """A completion without a model yet, but of its final size: for plans."""
+    """A ``CompleteRows`` of zeros with the final sizes of its model, for plans of memory."""
     square = np.zeros((rank, rank))
     vector = np.broadcast_to(0.0, (columns,))
     loadings = np.broadcast_to(0.0, (columns, rank))

@@ -29,7 +29,9 @@ Float64 = npt.NDArray[np.float64]
 
 
 def _take_numbers(step: Any) -> None:
-    """Replace the values of a step, or the ``.npy`` file they name, by a float64 vector with a digest."""
+    """Convert ``step.values``, an array or the path of a ``.npy`` file, to a float64 vector, and set its
+    digest.
+    """
     if step.values is None:
         return
     object.__setattr__(step, "names", names_of_values(step.values))
@@ -58,9 +60,11 @@ def _read(step: Any) -> Array:
 
 
 def _of_kept(step: Any, source: Source, axis: int) -> Float64:
-    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for the whole array.
+    """Given values for the rows (axis 0) or columns (axis 1) of a matrix; ``InputError`` if one is not
+    finite.
 
-    Numbers of rows or columns that are left out may be NaN.
+    They may be given for these alone, or for the whole array that the matrix was selected from: values of
+    rows or columns that were left out may be NaN.
     """
     values, what = _picked(step, source, axis), ("rows", "columns")[axis]
     if wrong := int((~np.isfinite(values)).sum()):
@@ -89,7 +93,7 @@ def _picked(step: Any, source: Source, axis: int) -> Float64:
 
 
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
-    """Place among the given numbers of each row or column, by name."""
+    """Index, among the given values, of that for each wanted row or column, by name."""
     try:
         places = step.names.find_on_some_axes(wanted)
     except ValueError as error:
@@ -107,11 +111,13 @@ POLE = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Multiply columns by numbers for all columns, or for the kept ones: an array, or a ``.npy`` file."""
+    """Multiply columns by given weights: an array or ``.npy`` file, for all columns
+    or for the selected ones.
+    """
 
     values: Any = None
     digest: str | None = None
-    """Digest of the numbers, by which a result identifies them."""
+    """Digest of the weights, by which a result identifies them."""
 
     names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "weights"
@@ -120,7 +126,7 @@ class Weights:
         _take_numbers(self)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The weights of the kept columns."""
+        """The weights of the columns that the matrix has, as ``"weights"``."""
         return {"values": _of_kept(self, source, 1)}
 
     def fitted(self, found: Fitted) -> Step:
@@ -149,7 +155,8 @@ class WeighColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWeight:
-    """Rows with weights: less the weighted mean, times the roots of given weights.
+    """Subtract the weighted mean from each row ``x_i``, and multiply by the square root of its weight
+    ``r_i``.
 
     Products of columns of ``sqrt(r_i) (x_ij - mean_j)`` are those of the weighted covariance, so that
     ``svd``, or ``pca`` with ``center=False``, finds its components. Without ``center`` no mean is subtracted,
@@ -159,7 +166,7 @@ class SampleWeight:
     values: Any = None
     center: bool = True
     digest: str | None = None
-    """Digest of the numbers, by which a result identifies them."""
+    """Digest of the weights, by which a result identifies them."""
 
     names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "sample_weight"
@@ -176,22 +183,22 @@ class SampleWeight:
         return {"mean": weighted_means(source, weights)} if self.center else {}
 
     def fitted(self, found: Fitted) -> Step:
-        """Raise ``TypeError``: weights of rows need the matrix; see ``of_source``."""
+        """Raise ``TypeError``: weights of rows need the matrix, so ``of_source`` is called instead."""
         raise TypeError("weights of rows are those of a matrix: see `of_source`")
 
     def of_source(self, found: Fitted, source: Source) -> Step:
-        """Step for the weighted rows of a fit, or for new rows, which have no weights."""
+        """Step that centers and weights the rows of a fit; rows without weights are only centered."""
         mean = np.asarray(found["mean"]) if self.center else None
         return WeighRows(mean, None if self.values is None else np.sqrt(_of_kept(self, source, 0)))
 
     def affine(self, measured: Measured) -> Shifted:
-        """Weighted mean as shift if ``center``, else 0; factor 1, since the weights are those of rows."""
+        """Weighted mean as shift if ``center``, else 0; factor 1, since weights multiply rows."""
         return measured("mean") if self.center else 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighRows:
-    """Replace each row by ``(x - mean) * root``."""
+    """Replace each row by ``(x - mean) * root``, where ``root`` is the square root of its weight."""
 
     mean: Float64 | None
     roots: Float64 | None
@@ -201,11 +208,11 @@ class WeighRows:
 
     @property
     def fills_zeros(self) -> bool:
-        """True if zeros become numbers that differ from row to row."""
+        """True if zeros become other values, which differ from row to row."""
         return self.mean is not None
 
     def apply(self, numbers: Numbers) -> None:
-        """Subtract the mean and multiply rows by the roots, in place."""
+        """Subtract the mean and multiply rows by the square roots of their weights, in place."""
         wide = numbers.values.astype(np.float64)
         if self.mean is not None:
             wide -= numbers.along_columns(self.mean)
@@ -219,7 +226,9 @@ class Coslat:
     """Columns times the root of the cosine of their latitude, so that squares count by area."""
 
     latitude: str = "lat"
-    """Axis of the data, or a coordinate along other axes, in degrees or, by its units, in radians."""
+    """Name of the axis of latitudes, or of a coordinate along other axes; degrees, or radians if its units
+    say so.
+    """
 
     values: Any = None
     """Latitude of each column in degrees, found when the data are opened."""
@@ -227,7 +236,7 @@ class Coslat:
     name: ClassVar[str] = "coslat"
 
     def missing(self) -> str:
-        """Message about data without latitudes."""
+        """Message for data without latitudes."""
         return (
             f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
             "of that name, or a coordinate along others of them: a DataArray, or a file that xarray "
@@ -235,7 +244,7 @@ class Coslat:
         )
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Weights of the columns, 0 at the poles and beyond."""
+        """Weights (n,) of the columns, as ``"weights"``; 0 at the poles and beyond."""
         if self.values is None:
             raise InputError(self.missing())
         latitudes = np.asarray(self.values)

@@ -18,17 +18,17 @@ from rankfold.pipeline.errors import DataError
 Float64 = npt.NDArray[np.float64]
 
 CELL = 0.2
-"""Share of the points of one regression up to which an interval is not cut again."""
+"""Cells (intervals) with at most this share of the points of one regression are not cut again."""
 
 MARGIN = 0.005
 """Distance of the ends of the curve beyond the points, as a share of their range."""
 
 SINGULAR = 100 * float(np.finfo(np.float64).eps)
-"""Ratio of singular values below which points are too few to determine a parabola."""
+"""Ratio of singular values below which the points of a regression do not determine a parabola."""
 
 
 def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
-    """Values of the curve at the points.
+    """Fit a loess curve to points, and return its values (n,) at ``x``.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Steps that make columns comparable or fill them in, measured first in one read.
 
-See ``measured_rows.py`` for the common protocol.
+See ``MeasuredStep`` in ``measured_rows.py`` for the protocol: ``measure`` reads the matrix, ``fitted``
+returns the step to apply, ``affine`` its shift and factor of each column.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ CONSTANT = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleColumns:
-    """``(x - mean) * factor``, clipped at both ends; missing numbers become ``substitute``.
+    """Replace each value by ``(x - mean) * factor``, clipped at both ends; missing ones become
+    ``substitute``.
 
-    For stored numbers of a sparse matrix, the image of zero is subtracted, so that zeros stay zeros. Every
-    number of a column then lacks ``shift``.
+    For the stored values of a sparse matrix, the value that 0 would become, ``shift``, is subtracted, so that
+    zeros stay zeros. All values of a column are then smaller by its ``shift`` than they should be.
     """
 
     mean: Float64
@@ -40,24 +42,24 @@ class ScaleColumns:
     center: bool
     most: float | None
     missing: float | None
-    """Number that marks missing values, in addition to NaN; None if NaN is an error as usual."""
+    """Value that marks missing ones, in addition to NaN; None if NaN is an error as usual."""
 
     substitute: float = 0.0
-    """Number that replaces missing values."""
+    """Value that replaces missing ones."""
 
     genotypes: bool = False
-    """True if numbers are calls from 0 to 2."""
+    """True if values are genotype calls, which must be from 0 to 2."""
 
     name: ClassVar[str] = "scale"
     by_row: ClassVar[bool] = False
 
     @property
     def shift(self) -> Float64 | None:
-        """Image of zero in each column; None if zero stays zero."""
+        """Value (n,) that 0 becomes in each column; None if zero stays zero."""
         return self._map(np.zeros_like(self.mean), self.mean, self.factor) if self.center else None
 
     def apply(self, numbers: Numbers) -> None:
-        """Scale numbers in place."""
+        """Scale values in place; ``DataError`` for values that are no genotypes, where they must be."""
         values = numbers.values
         mean, factor = numbers.along_columns(self.mean), numbers.along_columns(self.factor)
         wide = values.astype(np.float64)
@@ -89,7 +91,7 @@ class Scale:
     zero_center: bool = True
     max_value: float | None = None
     ddof: int = 1
-    """Degrees of freedom to subtract: 1 as in scanpy; scikit-learn and xeofs have 0."""
+    """Delta degrees of freedom: 1 as in scanpy; scikit-learn and xeofs have 0."""
 
     name: ClassVar[str] = "scale"
 
@@ -101,7 +103,7 @@ class Scale:
             raise InputError(f"{self.name}: ddof must be 0 or 1, not {self.ddof!r}")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Mean and standard deviation of the columns."""
+        """Mean and standard deviation of each column, as ``"mean"`` and ``"std"``."""
         with np.errstate(over="ignore", invalid="ignore"):
             moments = column_moments(source)
         sizes, squares = np.abs(moments.mean), moments.squares
@@ -120,7 +122,7 @@ class Scale:
         return ScaleColumns(mean, _reciprocal(std, mean), self.zero_center, self.max_value, None)
 
     def affine(self, measured: Measured) -> Shifted | None:
-        """Mean as shift if ``zero_center``, reciprocal deviation as factor; None if numbers are clipped."""
+        """Mean as shift if ``zero_center``, reciprocal deviation as factor; None if values are clipped."""
         mean = measured("mean")
         off = mean if self.zero_center else 0.0
         return None if self.max_value is not None else (off, _reciprocal(measured("std"), mean))
@@ -151,7 +153,7 @@ class Patterson:
             object.__setattr__(self, "keep_missing", self.keep_missing or None)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Frequency of the counted allele in each column, and the number of calls."""
+        """Frequency of the counted allele in each column, and the number of calls that are not missing."""
         _refuse_zero(self, source)
         found = Counter[float]()
 
@@ -172,25 +174,30 @@ class Patterson:
         )
 
     def affine(self, measured: Measured) -> Shifted:
-        """Mean and factor of each column, from its frequency."""
+        """Shift ``2 p`` and factor ``1 / sqrt(2 p (1 - p))`` of each column, from its allele frequency p."""
         return _of_frequency(measured("frequency"))
 
 
 def _of_frequency(p: Float64) -> tuple[Float64, Float64]:
-    """Mean of the calls of each column, and its factor."""
+    """Mean ``2 p`` of the calls of each column, and its factor ``1 / sqrt(2 p (1 - p))``; factor 0 if p is 0
+    or 1.
+    """
     spread = np.sqrt(2 * p * (1 - p))
     return 2 * p, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
-    """Counts of finite numbers that are neither calls (from 0 to 2, expected ones included) nor missing."""
+    """Finite values outside [0, 2] that do not mark a missing call, with their counts.
+
+    Values between are genotypes too: dosages, expected numbers of alleles.
+    """
     odd = x[((x < 0) | (x > 2)) & (x != missing) & np.isfinite(x)]
     values, counts = np.unique(odd, return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def _refusal_of(name: str, odd: Counter[float], missing: float | None) -> str:
-    """Message for numbers that are no genotypes, with the count of each."""
+    """Message for values that are no genotypes, with the count of each."""
     shown = ", ".join(f"{value:g} ({count} times)" for value, count in odd.most_common(4))
     mark = f"{odd.most_common(1)[0][0]:g}"
     return (
@@ -210,7 +217,7 @@ def _refuse_zero(step: Any, source: Source) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ImputeMean:
-    """Replace missing numbers, NaN or ``missing``, by the mean of those present in their column."""
+    """Replace missing values, NaN or ``missing``, by the mean of those present in their column."""
 
     missing: float | None = None
 
@@ -221,7 +228,7 @@ class ImputeMean:
             require(self, "missing")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Means of the columns, and the number of present values."""
+        """Mean of each column, and the number of its present values."""
         _refuse_zero(self, source)
         moments = column_moments(source, absent=self.is_missing)
         if not (moments.count > 0).all():
@@ -233,22 +240,22 @@ class ImputeMean:
         return {"mean": moments.mean, "count": moments.count}
 
     def is_missing(self, values: Array) -> Array:
-        """Mask of missing numbers."""
+        """Mask of missing values."""
         gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
         return gone if self.missing is None else gone | (values == self.missing)
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that fills in the means."""
+        """Step that replaces missing values by the means."""
         return FillIn(np.asarray(found["mean"]), self)
 
     def affine(self, measured: Measured) -> Shifted:
-        """Shift 0 and factor 1: present numbers stay."""
+        """Shift 0 and factor 1: present values stay."""
         return 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FillIn:
-    """Replace missing numbers by means."""
+    """Replace missing values by the means of their columns."""
 
     mean: Float64
     step: ImputeMean
@@ -257,7 +264,7 @@ class FillIn:
     by_row: ClassVar[bool] = False
 
     def apply(self, numbers: Numbers) -> None:
-        """Fill in means, in place."""
+        """Replace missing values by means, in place."""
         gone = self.step.is_missing(numbers.values)
         means = np.broadcast_to(numbers.along_columns(self.mean), gone.shape)
         numbers.values[gone] = means[gone]

@@ -1,7 +1,7 @@
 """Steps that make rows comparable, and are measured on the matrix first, in one read.
 
-A measured step becomes a step that is applied as numbers are read. A result keeps the measurement, so that
-new rows go through the same step.
+A measured step becomes a ``Step``, which is applied to values as they are read. A result keeps the
+measurement, so that new rows go through the same step.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ Fitted = Mapping[str, Array]
 
 
 class MeasuredStep(Protocol):
-    """A step that is measured on a matrix: a frozen dataclass whose fields are its parameters."""
+    """A preparation step that is first measured on the matrix: a frozen dataclass whose fields are its
+    parameters.
+    """
 
     name: ClassVar[str]
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Arrays that are measured on a matrix, by name."""
+        """Read the matrix and return what the step needs of it: arrays by name, such as means."""
 
     def fitted(self, found: Fitted) -> Step | None:
-        """The step that follows from them; None if it selects the columns ``found["columns"]``."""
+        """The step to apply, made from the arrays of ``measure``; None if it only selects
+        ``found["columns"]``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class NormalizeTotal:
             require(self, "target_sum", above=0)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The median of the sums; empty if the sum is given."""
+        """Median of the row sums as ``"target_sum"``; empty if ``target_sum`` is given."""
         if self.target_sum is not None:
             return {}
         require_rows(source, f"and {self.name} needs whole rows")
@@ -59,7 +63,7 @@ class NormalizeTotal:
         return {"target_sum": np.array([np.median(filled)])}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that scales rows to the sum."""
+        """Step that scales rows to ``target_sum``."""
         return RowsOfSum(float(found["target_sum"][0]) if self.target_sum is None else self.target_sum)
 
 
@@ -79,7 +83,11 @@ class Tfidf:
         require_flags(self, "sublinear_tf", "smooth_idf")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Inverse document frequencies: logarithms of the inverse share of rows that have a column."""
+        """Inverse document frequencies (n,), as ``"idf"``: log(rows / rows in which the column is nonzero) +
+        1.
+
+        With ``smooth_idf``, 1 is added to both counts.
+        """
         rows, counts = source.shape[0], column_counts(source)
         found = counts + self.smooth_idf
         # The weight of a word in no document does not matter.
@@ -87,13 +95,13 @@ class Tfidf:
         return {"idf": np.log(share) + 1}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that weights terms."""
+        """Step that multiplies terms by the measured ``idf``."""
         return WeighTerms(np.asarray(found["idf"]), self.sublinear_tf, self.norm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighTerms:
-    """Multiply terms by their weights, then scale rows to norm 1."""
+    """Multiply terms by their inverse document frequencies, then scale rows to norm 1."""
 
     idf: Float64
     sublinear_tf: bool
@@ -107,7 +115,7 @@ class WeighTerms:
         return self.norm is not None
 
     def apply(self, numbers: Numbers) -> None:
-        """Weight terms in place."""
+        """Weight terms and scale rows, in place."""
         values = numbers.values
         if self.sublinear_tf:
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,6 +1,8 @@
-"""Sums over a matrix that steps are measured by: one read, a few panels at a time, bitwise reproducible.
+"""Moments and sums of columns and rows, for steps that are measured: one read, bitwise reproducible.
 
-Panels follow from shape and type, and their sums are merged in order, whatever the number of threads.
+A panel is what is read at once: rows of a dense matrix, or lines (rows, or columns if the matrix is stored by
+columns) of a compressed one. Panels follow from shape and type, and their sums are merged in order, whatever
+the number of threads.
 """
 
 from __future__ import annotations
@@ -24,24 +26,24 @@ Float64 = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 PANEL_BYTES = 8 * 2**20
-"""Bytes of a panel as it is read."""
+"""Approximate bytes of a panel as it is read."""
 
 MOST_THREADS = 4
 
 FAINTEST = 2.0**-480
-"""Numbers smaller than this have squares that have lost some of their digits."""
+"""Absolute value below which the square of a number loses some of its digits to underflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """For each column, (n,): count of present numbers, their mean, and the sum of squares about it."""
+    """Count of present values, mean, and sum of squared deviations from it, (n,) each, by column."""
 
     count: Float64
     mean: Float64
     squares: Float64
 
     def merged(self, other: Moments) -> Moments:
-        """Moments of the rows of both.
+        """Moments of the rows of both parts together.
 
         Chan, Golub, LeVeque, The American Statistician 37(3), 1983.
         """
@@ -52,7 +54,7 @@ class Moments:
         return Moments(count, mean, self.squares + other.squares + apart**2 * self.count * share)
 
     def variance(self, ddof: int) -> Float64:
-        """Variances (n,); 0 where a column has at most ``ddof`` numbers."""
+        """Variances (n,) with divisor ``count - ddof``; 0 where a column has at most ``ddof`` values."""
         return np.divide(
             self.squares, self.count - ddof, out=np.zeros_like(self.squares), where=self.count > ddof
         )
@@ -64,15 +66,15 @@ def column_moments(
     change: Callable[[Float64], Float64] | None = None,
     absent: Callable[[Array], Array] = lambda values: ~np.isfinite(values),
 ) -> Moments:
-    """Moments of the columns.
+    """Count, mean, and sum of squared deviations of each column, in one read.
 
     Parameters
     ----------
     source : Source
     change : function, optional
-        Applied to numbers in float64 before they are summed; must keep zeros.
+        Applied to values in float64 before they are summed; must keep zeros.
     absent : function, optional
-        Mask of missing numbers, which are left out: by default NaN and Inf, which the methods then
+        Returns the mask of missing values, which are left out: by default NaN and Inf, which the methods then
         refuse when they read them.
     """
 
@@ -107,7 +109,7 @@ def column_moments(
 
 @dataclass(frozen=True, slots=True)
 class ColumnSums:
-    """For each column, (n,): sums of counts and of their squares, and how many entries are no counts.
+    """Sum of each column, sum of its squares, and numbers of its negative and fractional entries, (n,) each.
 
     Sums of whole numbers are exact in float64: columns of the same counts have the same sums, whatever the
     order and cuts of the read.
@@ -126,7 +128,7 @@ class ColumnSums:
 
 
 def column_sums(source: Source, *, most: Float64 | None = None) -> ColumnSums:
-    """Sums of the columns, of numbers that are clipped above ``most`` (n,).
+    """Sums of the columns and of their squares, after values are clipped to at most ``most`` (n,); one read.
 
     NaN and Inf are left out here; the methods refuse them when they read them.
     """
@@ -170,7 +172,7 @@ def column_counts(source: Source) -> Float64:
 
 
 def row_sums(source: Source) -> Float64:
-    """Sums of the rows, (m,), of a matrix that is dense or compressed by rows."""
+    """Sums (m,) of the rows of a matrix that is dense or compressed by rows (CSR)."""
     stored = compressed(source)
     if stored is None:
         parts = _in_order(source, lambda span: _block(source, span).sum(axis=1, dtype=np.float64))
@@ -225,10 +227,12 @@ def _over_panels(
     stored: Callable[[Array, Array, int, int, int], T],
     merge: Callable[[T, T], T],
 ) -> T:
-    """Merge the results of panels in order; results of panels of columns are joined side by side.
+    """Apply ``dense`` to each block of rows, or ``stored`` to each sparse panel, and merge the results in
+    order.
 
-    ``stored`` is called with columns and values of stored numbers, the numbers of rows and columns of the
-    panel, and its first column.
+    ``stored`` is called with the columns and values of the stored entries, the numbers of rows and columns of
+    the panel, and its first column. Results of a matrix that is compressed by columns are not merged but
+    concatenated.
     """
     lines = compressed(source)
     width = source.shape[1]
@@ -253,7 +257,7 @@ def _over_panels(
 
 
 def _beside(parts: list[Any]) -> Any:
-    """Join the results of panels of columns."""
+    """Concatenate results of panels of columns: fields of ``Moments``, or arrays along the last axis."""
     if isinstance(parts[0], Moments):
         fields = ("count", "mean", "squares")
         return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
@@ -261,7 +265,7 @@ def _beside(parts: list[Any]) -> Any:
 
 
 def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:
-    """Yield the results of panels in order, a few panels at a time in threads."""
+    """Yield ``of(span)`` of each panel in order, computed in threads, with few panels in memory."""
     threads = min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(threads, "rankfold-measure") as pool:
@@ -274,7 +278,7 @@ def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:
 
 
 def _spans(source: Source) -> Iterator[Span]:
-    """Yield panels along the rows, or along the lines of a compressed matrix."""
+    """Yield the ``(start, stop)`` of each panel, along the rows or the compressed axis of a matrix."""
     lines = compressed(source)
     if lines is None:
         row_bytes = max(1, source.shape[1] * 8)

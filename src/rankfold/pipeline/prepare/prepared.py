@@ -1,7 +1,9 @@
-"""A matrix whose numbers go through steps whenever they are read, so that their output is never written.
+"""A matrix whose values go through preparation steps whenever they are read; the output is never written.
 
-Rows are read whole if a number depends on its row. Sweeps then run along the rows, even of wide matrices.
-Measurements that steps need are made when the matrix is opened, each by a read, and kept in results.
+Rows are read whole if a step needs the other values of a row, such as their sum. The matrix is then read by
+rows even if it is wide. Measurements that steps need are made when the matrix is opened, each by a read, and
+kept in results. A sparse matrix stays sparse if its zeros stay zeros, or become one value for each column,
+the ``shift`` (n,): it may be left out of all rows where means are subtracted anyway.
 """
 
 from __future__ import annotations
@@ -46,23 +48,25 @@ Array = npt.NDArray[Any]
 Fitted = Mapping[str, Array]
 
 BLOCK_BYTES = 2**20
-"""Bytes of whole rows, in the working type, that go through the steps together."""
+"""Bytes of rows, in the working type, that go through the steps together."""
 
 TEMPORARIES = 6
-"""Most float64 arrays of that length that steps allocate in addition."""
+"""Most float64 arrays, each with as many values as such a block, that steps allocate in addition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PreparedSource(Readable, SamePlaces):
-    """A matrix after some steps, in the working type."""
+    """A matrix after some preparation steps, in the working type (float32 or float64, or complex)."""
 
     inner: Source
     steps: tuple[Step, ...]
     said: Steps
-    """All steps that made it, also those within ``inner``, with their parameters."""
+    """All steps that made it, with the parameters of the caller, including those within ``inner``."""
 
     fitted: Fitted = field(default_factory=dict)
-    """Arrays measured for all of these steps, by step and name."""
+    """Arrays measured for all of these steps, by names such as ``prepare_1_scale_mean``
+    (1 for the first step).
+    """
 
     @property
     def name(self) -> str:
@@ -81,24 +85,24 @@ class PreparedSource(Readable, SamePlaces):
 
     @property
     def format(self) -> str:
-        """Kind of store, and the steps."""
+        """Kind of store, such as a file format, and the steps."""
         kind = str(getattr(self.inner, "format", type(self.inner).__name__))
         return ", ".join(filter(None, (kind, _shown(self.said))))
 
     @property
     def column_grid(self) -> Grid:
-        """Chunks along the columns; marked as scattered if rows are read whole."""
+        """Chunks along the columns; marked as scattered if steps need whole rows."""
         grid = self.inner.column_grid
         return Grid(grid.cuts, grid.splittable, scattered=True) if self.takes_rows else grid
 
     @property
     def takes_rows(self) -> bool:
-        """True if rows are read whole."""
+        """True if a step needs whole rows, such as one that divides by their sum."""
         return any(step.by_row for step in self.steps)
 
     @property
     def shift(self) -> Array | None:
-        """Image of zero in each column; None if zero stays zero."""
+        """Value (n,) that 0 becomes in each column; None if zero stays zero."""
         shifts = (getattr(step, "shift", None) for step in self.steps)
         return next((shift for shift in shifts if shift is not None), None)
 
@@ -121,7 +125,7 @@ class PreparedSource(Readable, SamePlaces):
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: that of the matrix, the raw numbers, and temporaries of steps."""
+        """Most memory of one ``read_into``: reading, raw values, and temporary arrays of steps."""
         width = self.shape[1] if self.takes_rows else columns
         # Buffers of a thread are an eighth larger than what was asked for.
         raw = rows * width * self.inner.dtype.itemsize * 9 // 8
@@ -130,9 +134,10 @@ class PreparedSource(Readable, SamePlaces):
         return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers + kept
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of the steps; measurements follow from both, except for ties.
+        """Digest of the matrix and of the steps; columns that were chosen among ties are part of it.
 
-        What a run has measured follows from its request, since it is measured on the matrix of the request.
+        Other measurements follow from matrix and steps. Steps that a run fits are left out, since they follow
+        from its request.
         """
         said = tuple(step for step in self.said if not getattr(step, "of_run", False))
         if len(said) == len(steps_of(self.inner)):
@@ -145,7 +150,10 @@ class PreparedSource(Readable, SamePlaces):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows; ``InputError`` if a step was measured on all rows, as these may grow."""
+        """Digests of the first ``rows`` rows, of a matrix that grows.
+
+        Raises ``InputError`` if a step was measured on all rows, since new rows would change it.
+        """
         if self.fitted:
             raise InputError(
                 f"{self.name} went through steps that are measured on all rows, so that each new row changes "
@@ -154,16 +162,17 @@ class PreparedSource(Readable, SamePlaces):
         return row_marks(self.inner, rows).beside(in_words(self.said))
 
     def _apply(self, numbers: Numbers) -> None:
-        """Apply the steps to numbers in place."""
+        """Apply the steps to values in place, in order."""
         for step in self.steps:
             step.apply(numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PreparedSparse(PreparedSource):
-    """A sparse matrix after some steps, which change only its stored numbers.
+    """A sparse matrix after some steps, which change only its stored values.
 
-    Where steps map zeros to other numbers, each row lacks ``shift``, the image of zero.
+    If steps map zeros to other values, ``shift`` (n,), these are subtracted from every row, so that zeros
+    stay.
     """
 
     @property
@@ -177,11 +186,11 @@ class PreparedSparse(PreparedSource):
 
     @property
     def nnz(self) -> int:
-        """Number of stored numbers."""
+        """Number of stored values."""
         return self._stored.nnz
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Cumulative stored numbers at the edges of lines ``top:bottom``; see ``CompressedSource``."""
+        """CSR row pointers (CSC column pointers) of lines ``top:bottom``; see ``CompressedSource``."""
         return self._stored.pointers(top, bottom)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
@@ -191,7 +200,7 @@ class PreparedSparse(PreparedSource):
             out -= self.shift[columns[0] : columns[1]].astype(out.dtype)
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Read lines ``start:stop``, without duplicates; see ``CompressedSource``."""
+        """Read lines (rows, or columns if ``by`` says so) as CSR, without duplicates, after the steps."""
         stored, by_columns = self._stored.read_sparse(lines), self.by == "columns"
         across = self.shape[0 if by_columns else 1]
         stored = sum_places(dataclasses.replace(stored, data=stored.data.astype(self.dtype)), across)
@@ -208,7 +217,9 @@ class PreparedSparse(PreparedSource):
         return stored
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Memory of reading, of the numbers as stored, of sorted copies, and of temporaries of steps."""
+        """Most memory of reading ``numbers`` stored values: raw ones, sorted copies,
+        temporary arrays of steps.
+        """
         lines = self.shape[0 if self.by == "rows" else 1]
         copies = numbers * (self.inner.dtype.itemsize + self.dtype.itemsize + 16)
         most = max(BLOCK_BYTES // self.dtype.itemsize, self.shape[1 if self.by == "rows" else 0])
@@ -227,7 +238,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
     steps : tuple
         Steps from ``parse_steps``.
     fitted : mapping of arrays, optional
-        Measurements of another matrix, to use in place of those of this one; see ``fitted_of``.
+        Measurements of another matrix, such as that of a fit, to use in place of measuring this one.
 
     Raises
     ------
@@ -267,7 +278,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
 
 
 def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
-    """A prepared matrix, which stays sparse if the steps keep zeros."""
+    """A matrix after some steps: a ``PreparedSparse`` if it is sparse and the steps keep zeros."""
     real = next((step.name for step in steps if not getattr(step, "takes_complex", False)), None)
     if inner.dtype.kind == "c" and real is not None:
         raise InputError(
@@ -287,14 +298,17 @@ def _shown(said: Steps) -> str:
 
 
 def _fills_zeros(steps: tuple[Step, ...]) -> bool:
-    """True if steps map zeros to other numbers."""
+    """True if a step maps zeros to other values."""
     return any(
         getattr(step, "shift", None) is not None or getattr(step, "fills_zeros", False) for step in steps
     )
 
 
 def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted) -> PreparedSource:
-    """A matrix after one more step that completes rows, by a model from a run, or a blank one for a plan."""
+    """A matrix after an additional step that completes missing values by a model of low rank.
+
+    The model is that of a run, with its arrays ``found``; or a blank one, for a plan.
+    """
     known = {f"prepare_{len(steps_of(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
     fitted = {**fitted_of(source), **known}
     # Not joined with other steps, so that their images of zero are never left out.
@@ -311,7 +325,7 @@ def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:
 
 
 def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selection) -> Source:
-    """A part of a matrix that went through steps, which hold for the part too.
+    """Select rows and columns of a prepared matrix; the part keeps its steps and their measurements.
 
     A selection of columns becomes one more step: new rows go through it too, from all original columns.
     """
@@ -326,9 +340,9 @@ def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selecti
 
 
 def without_shift(source: Source) -> Source:
-    """A sparse matrix without the images of zero in each column, for callers that subtract means anyway.
+    """A matrix that stays sparse, since ``shift``, the values that zeros become, is subtracted from each row.
 
-    Other matrices are returned as they are.
+    This is for callers that subtract column means anyway. Other matrices are returned as they are.
     """
     if not isinstance(source, PreparedSource):
         return source
@@ -343,13 +357,13 @@ def without_shift(source: Source) -> Source:
 
 
 def lacks_row_weights(source: Source) -> bool:
-    """True if rows go through a step of row weights, but have no weights themselves."""
+    """True if a matrix of new rows went through ``sample_weight``, but has no weights of its own."""
     said = source.said if isinstance(source, PreparedSource) else ()
     return any(step.name == "sample_weight" and step.values is None for step in said)
 
 
 def shift_of(source: Source) -> Array | None:
-    """Vector (n,) that each row of a matrix lacks, if it was left out; see ``without_shift``."""
+    """Vector (n,) that ``without_shift`` subtracted from each row of a matrix; None if it did not."""
     return source.shift if isinstance(source, PreparedSparse) else None
 
 
@@ -357,7 +371,7 @@ def shift_of(source: Source) -> Array | None:
 
 
 def described(source: Source) -> dict[str, str]:
-    """Facts of a result on the steps that made its matrix; empty if there were none."""
+    """``{"prepare": text}`` with the text of the steps of a matrix, for its result; empty without steps."""
     said = steps_of(source)
     return {"prepare": in_words(said)} if said else {}
 
@@ -368,7 +382,7 @@ def fitted_of(source: Source) -> Fitted:
 
 
 def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
-    """A matrix after the steps of another one; a matrix that already went through them is unchanged.
+    """Apply the steps of a result to a matrix that did not go through them yet, with its measurements.
 
     Raises
     ------

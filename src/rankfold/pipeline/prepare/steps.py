@@ -1,10 +1,10 @@
-"""Steps that change numbers before a method reads them: each by itself, or those of a row by their sum.
+"""Preparation steps that change each value by itself, or by the sum of its row, before a method reads it.
 
 Names and defaults are those of scanpy and NumPy. All these steps keep zeros, so that a sparse matrix stays
 sparse, and none needs a measurement: the output of a row depends on that row alone.
 
-Steps change ``Numbers``: a block of rows, or the stored numbers of some lines, with vectors along either side
-broadcast to them.
+Steps change ``Numbers``: a dense block of rows, or the stored values of some lines of a sparse matrix (rows,
+or columns if it is stored by columns). Vectors along either axis are broadcast to them.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers that steps change in place."""
+    """Values that steps change in place: a dense block, or the stored values of lines of a sparse matrix."""
 
     values: Array
-    """Numbers of a block (rows, columns), or stored numbers (numbers,), float32 or float64."""
+    """Values of a dense block (rows, columns), or stored values (count,), float32 or float64."""
 
     by_columns: bool = False
-    """True if lines of stored numbers are columns."""
+    """True if the lines of stored values are columns."""
 
     first: int = 0
-    """The first column of a block, or the first line."""
+    """Index of the first column of a dense block, or of the first line of stored values."""
 
     places: Array | None = None
-    """Places of stored numbers in their lines, (numbers,); None for a block."""
+    """Index of each stored value in its line: column of a row, or row of a column; None if dense."""
 
     counts: npt.NDArray[np.int64] | None = None
-    """Number of stored numbers in each line, (lines,)."""
+    """Number of stored values in each line, (lines,); None if dense."""
 
     top: int = 0
-    """The first row of a block."""
+    """Index of the first row of a dense block."""
 
     def along_rows(self, vector: Array) -> Array:
-        """Broadcast a vector of rows to the numbers; it has only the rows of the block or of the lines."""
+        """Broadcast a vector with an entry for each row of this block, or of these lines, to the values."""
         if self.places is None or self.counts is None:
             return vector[:, None]
         return vector[self.places] if self.by_columns else np.repeat(vector, self.counts)
 
     def along_all_rows(self, vector: Array) -> Array:
-        """Broadcast a vector of all rows of the matrix to the numbers."""
+        """Broadcast a vector with an entry for each row of the whole matrix to the values."""
         if self.places is None or self.counts is None:
             return vector[self.top : self.top + len(self.values), None]
         if self.by_columns:
@@ -60,7 +60,7 @@ class Numbers:
         return np.repeat(vector[self.first : self.first + len(self.counts)], self.counts)
 
     def along_columns(self, vector: Array) -> Array:
-        """Broadcast a vector of all columns of the matrix to the numbers."""
+        """Broadcast a vector with an entry for each column of the whole matrix to the values."""
         if self.places is None or self.counts is None:
             return vector[self.first : self.first + self.values.shape[1]]
         if self.by_columns:
@@ -68,7 +68,7 @@ class Numbers:
         return vector[self.places]
 
     def sum_rows(self, values: Array) -> Float64:
-        """Sums over rows, in float64, of an array that has the shape of the numbers."""
+        """Sum of each row, in float64, of an array with the shape of ``self.values``."""
         if self.counts is None:
             return np.asarray(values.sum(axis=1, dtype=np.float64))
         filled = self.counts > 0
@@ -80,28 +80,28 @@ class Numbers:
 
 
 Measured = Callable[[str], Float64]
-"""Function that returns what was measured for a step, by name."""
+"""Function that returns an array that was measured for a step, by name."""
 
 Shifted = tuple[Float64 | float, Float64 | float]
-"""Shift that a step subtracts from each column, and factor that it multiplies the rest by."""
+"""Shift that a step subtracts from each column, and factor by which it multiplies the difference."""
 
 
 class Step(Protocol):
-    """A step to apply: a frozen dataclass whose fields are its parameters, or what was measured."""
+    """A preparation step, ready to apply: a frozen dataclass of its parameters, or of what was measured."""
 
     name: ClassVar[str]
 
     @property
     def by_row(self) -> bool:
-        """True if a number depends on others in its row."""
+        """True if a new value depends on others in its row."""
 
     def apply(self, numbers: Numbers) -> None:
-        """Change the numbers in place; zeros that are not stored stay zeros."""
+        """Change values in place; zeros that are not stored stay zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfSum:
-    """Scale rows to one sum; rows of zeros stay."""
+    """Scale rows so that each sums to ``target_sum``; rows of zeros stay."""
 
     target_sum: float
 
@@ -141,7 +141,7 @@ class Log1p:
 
 @dataclass(frozen=True, slots=True)
 class Sqrt:
-    """The square root."""
+    """Square root of each value."""
 
     name: ClassVar[str] = "sqrt"
     by_row: ClassVar[bool] = False
@@ -166,7 +166,7 @@ class Arcsinh:
         require(self, "cofactor", above=0)
 
     def apply(self, numbers: Numbers) -> None:
-        """Apply it in place."""
+        """Take inverse hyperbolic sines in place."""
         values = numbers.values
         values /= values.dtype.type(self.cofactor)
         np.arcsinh(values, out=values)
@@ -191,7 +191,7 @@ class Binarize:
 
 
 def require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:
-    """Convert a parameter to float; ``InputError`` if it is no number within bounds."""
+    """Convert the parameter ``field`` of a step to float; ``InputError`` if it is out of bounds."""
     value = getattr(step, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value <= above or value < least:
@@ -201,7 +201,7 @@ def require(step: Any, field: str, *, above: float = -math.inf, least: float = -
 
 
 def require_least(step: Step, values: Array, least: float, *, strict: bool) -> None:
-    """Raise ``DataError`` for numbers outside the domain of a step; the methods refuse NaN later."""
+    """Raise ``DataError`` for values outside the domain of a step; the methods refuse NaN later."""
     with np.errstate(invalid="ignore"):
         outside = values <= least if strict else values < least
     if outside.any():
@@ -213,7 +213,7 @@ def require_least(step: Step, values: Array, least: float, *, strict: bool) -> N
 
 
 def require_flags(step: Any, *fields: str) -> None:
-    """Raise ``InputError`` for parameters that are not bool."""
+    """Raise ``InputError`` if one of these parameters of a step is not bool."""
     for field in fields:
         if not isinstance(getattr(step, field), bool):
             raise InputError(f"{step.name}: {field} must be True or False, not {getattr(step, field)!r}")

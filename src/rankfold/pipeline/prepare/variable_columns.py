@@ -48,7 +48,7 @@ def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, 
     Parameters
     ----------
     mean, variance : (n,)
-        For seurat those of numbers without logarithms, for cell_ranger those of logarithms.
+        Of each column: for seurat of values without logarithms, for cell_ranger of logarithms.
     """
     mean = np.where(mean == 0, NO_MEAN, mean)
     dispersion = variance / mean
@@ -77,7 +77,10 @@ def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, 
 
 
 def _bins_of_like_width(mean: Float64, bins: int) -> Array:
-    """Bin of each mean, closed on the right; the first begins a little lower, as in ``pandas.cut``."""
+    """Index of the bin of each mean, among bins of equal width, closed on the right.
+
+    The first bin begins a little lower, as in ``pandas.cut``.
+    """
     low, high = float(mean.min()), float(mean.max())
     if low == high:
         return np.zeros(len(mean), np.int64)
@@ -87,7 +90,10 @@ def _bins_of_like_width(mean: Float64, bins: int) -> Array:
 
 
 def _mean_and_deviation(values: Float64) -> tuple[float, float]:
-    """Mean and deviation of values but NaN; for a single value 0 and itself, so that it becomes 1."""
+    """Mean and standard deviation of values that are not NaN.
+
+    For a single value these are 0 and the value itself, so that it is normalized to 1.
+    """
     values = values[~np.isnan(values)]
     if len(values) < 2:
         return 0.0, float(values[0]) if len(values) else np.nan
@@ -103,7 +109,9 @@ def _median_and_deviation(values: Float64) -> tuple[float, float]:
 
 
 def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Float64:
-    """Standard deviations (n,) expected for such means, from the curve of log variance over log mean.
+    """Standard deviations (n,) that columns of these means are expected to have.
+
+    They come from a smooth curve of log variance over log mean, fitted to all columns.
 
     It is 1 for a constant column, as in scanpy.
     """
@@ -121,13 +129,13 @@ def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Floa
 
 
 def clipped_variance(mean: Float64, deviation: Float64, sums: ColumnSums, rows: int) -> Float64:
-    """Variances (n,) about the mean relative to the expected ones, from sums of clipped counts."""
+    """Normalized variances (n,) of clipped counts about ``mean``, relative to the expected variances."""
     squares = rows * mean**2 + sums.squares - 2 * sums.total * mean
     return np.asarray(squares / ((rows - 1) * deviation**2) if rows > 1 else np.zeros(len(mean)), np.float64)
 
 
 def largest(values: Float64, count: int) -> npt.NDArray[np.bool_]:
-    """Mask of the ``count`` largest.
+    """Boolean mask of the ``count`` largest values.
 
     Ties with the last are resolved as NumPy's unstable sort happens to order them, as in scanpy: perhaps
     differently on another kind of processor.

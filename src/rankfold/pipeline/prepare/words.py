@@ -41,17 +41,20 @@ STEPS: dict[str, type[Any]] = {
 }
 
 UNASKED = (TakeColumns.name, ImputeLowRank.name)
-"""Steps that the arguments ``mask_var`` and ``missing`` ask for, and results name."""
+"""Names of steps that no caller writes: the arguments ``mask_var`` and ``missing`` add them, and results keep
+them.
+"""
 
 Steps = tuple[Any, ...]
 """Tuple of ``Step`` or ``MeasuredStep``."""
 
 Prepare = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-"""Steps by a caller: ``"normalize_total(1e4), log1p"``, a list, or ``{name: {parameter: value}}``."""
+"""Steps as a caller gives them: ``"normalize_total(1e4), log1p"``, a list, or ``{name: {parameter: value}}``.
+"""
 
 
 def parse_steps(prepare: Prepare) -> Steps:
-    """Parse steps that a caller gives.
+    """Parse preparation steps that a caller gives as text, a list or a mapping; None gives no steps.
 
     Raises
     ------
