@@ -3,7 +3,7 @@
 A file is copied first, since HDF5 cannot undo changes; the complete copy then replaces it by a rename. In a
 Zarr store, elements are written into a work folder there and renamed into place. ``X`` is never opened.
 
-The trap: a store that AnnData wrote has consolidated metadata, and refuses every change unless it is opened
+The trap: a Zarr store that AnnData wrote has consolidated metadata, and refuses changes unless it is opened
 without them. They are consolidated again at the end, since readers that use them would see nothing new.
 """
 
@@ -39,11 +39,13 @@ DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
 
 Elements = Callable[[Cells], Mapping[str, Any]]
-"""Function that makes the elements of a result for an object with given observations and variables."""
+"""Function that makes the elements of a result, by path, for an object with given
+observations and variables.
+"""
 
 
 class Added(NamedTuple):
-    """Elements of a result in a file."""
+    """Elements that ``write_into`` has added to a file or store, or found there."""
 
     elements: tuple[str, ...]
     """Paths of the elements, such as ``obsm/X_pca``."""
@@ -60,7 +62,7 @@ def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool,
     path : Path
         A ``.h5ad`` file, or the folder of a Zarr store.
     result, key
-        See ``cells_of``.
+        The result to add, and the name that replaces scanpy's names, as for ``cells_of``.
     overwrite : bool
         True to replace elements of these names. Without it, those of the same result are left as they are.
     in_place : bool
@@ -87,7 +89,7 @@ def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool,
 
 
 def subscripted(element: str) -> str:
-    """Python expression after the object by which a reader accesses an element.
+    """Python expression that follows the name of an AnnData object to access an element.
 
     >>> subscripted("obsm/X_pca"), subscripted("uns/rankfold/pca")
     ("obsm['X_pca']", "uns['rankfold']['pca']")
@@ -137,20 +139,22 @@ def _text(node: Any) -> str:
 
 
 class Held(NamedTuple):
-    """State of a result of rankfold that a file holds, and of its elements."""
+    """What a file holds of a result of rankfold: its digest, and which of its elements
+    are there or have changed.
+    """
 
     digest: str | None
-    """Digest of the facts of the result; None if the file holds none of rankfold."""
+    """Digest of the facts of the result; None if the file holds no result of rankfold under this key."""
 
     present: frozenset[str]
-    """Paths that exist, among those asked for and those of the result."""
+    """Paths of elements that exist in the file, among those asked for and those of the result."""
 
     changed: frozenset[str]
-    """Elements of the result whose numbers have changed since rankfold wrote them."""
+    """Paths of elements of the result whose values have changed since rankfold wrote them."""
 
 
 def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
-    """Look up a result under a key, and which of ``paths`` exist."""
+    """Look up, in the file or store at ``path``, the result under ``key``, and which of ``paths`` exist."""
     with refuse_damage(str(path)), _reading(path) as root:
         return _held(root, key, paths)
 
@@ -240,7 +244,10 @@ def _opened(path: Path, mode: str, **flags: bool) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
-    """Hold a lock on a file: shared excludes writers, exclusive excludes all; HDF5 locks what it opens."""
+    """Hold a lock on a file within the block: a shared one excludes writers, an exclusive one everybody.
+
+    HDF5 locks each file that it opens, so this also excludes files that are open elsewhere.
+    """
     try:
         descriptor = open_descriptor(path, flags)
     except OSError as error:
@@ -305,7 +312,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:
-    """Rename a folder to its place; an existing one is moved away first, then removed."""
+    """Rename a folder to ``target``; an existing one is first moved into ``work``, and removed at the end."""
     if target.exists():
         aside = work / f"{target.name}.old"
         rename(target, aside)
@@ -326,7 +333,7 @@ def _is_consolidated(path: Path) -> bool:
 
 
 def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
-    """Write each element with its encoding; large arrays chunk by chunk."""
+    """Write each element in AnnData's encoding; large arrays chunk by chunk."""
     write_elem = library("anndata.io", extra="cells", what="writing elements").write_elem
     for path, value in elements.items():
         _ensure_group(root, path)
@@ -350,7 +357,7 @@ def _list_column(root: Any, path: str) -> None:
 
 
 def _write_by_chunks(group: Any, name: str, values: Any) -> None:
-    """Write an array that lies on disk, with one chunk at a time in memory."""
+    """Write an array that lies on disk, chunk by chunk, so that only one chunk is in memory."""
     create = getattr(group, "create_array", None) or group.create_dataset
     array = create(name, shape=values.shape, dtype=values.dtype, chunks=values.chunks)
     array.attrs.update(ARRAY)

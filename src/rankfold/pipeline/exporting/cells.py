@@ -59,7 +59,7 @@ FACTS = "uns/rankfold/"
 
 
 class Keys(NamedTuple):
-    """Names of the elements of a factorization."""
+    """Names under which an AnnData object holds a factorization."""
 
     key: str
     """Name in ``uns``."""
@@ -80,7 +80,7 @@ PICTURES = {
     "diffusion_map": "X_diffusion_map",
     "isomap": "X_isomap",
 }
-"""Names in ``obsm`` of coordinates in few dimensions, which only the observations have.
+"""Names in ``obsm`` of embeddings (coordinates in few dimensions), which only the observations have.
 
 Not ``"X_diffmap"``: there scanpy takes the first column for the steady state, and looks for eigenvalues in
 ``uns``.
@@ -93,12 +93,14 @@ LABELS = {"kmeans": "kmeans"}
 """Columns of ``obs`` for labels of the observations."""
 
 LOOKS = 16
-"""Most rows, or entries of a vector, that go into the mark of an element."""
+"""Most rows, or entries of a vector, that go into the digest of an element (``mark_of``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """An object or file that takes a result: its numbers of observations and variables, and their names."""
+    """AnnData object or file that a result is added to: its numbers of observations and
+    variables, and their names.
+    """
 
     name: str
     """Name of the object in messages."""
@@ -106,10 +108,18 @@ class Cells:
     axes: tuple[Axis, Axis]
 
     look: Callable[[str], Any] = lambda path: None
-    """Element at a path such as ``obsm/X_pca``, or the names in ``obsm`` and the like; None if missing."""
+    """Function that returns the element at a path such as ``obsm/X_pca``, or the
+    list of names at ``obsm``.
+
+    It returns None for a path that does not exist.
+    """
 
     def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
-        """Places of the rows or columns of a result, None for all in order, and the number of places here."""
+        """Indices, among those of this object, of the rows or columns of a result, and
+        their number in this object.
+
+        Indices are None if they are all, in order.
+        """
         number = SIDES.index(axis)
         what, own = ("observations", "variables")[number], self.axes[number]
         places = places_among(result, axis, Names.of([own]), self.name, what)
@@ -122,7 +132,7 @@ SIDES = ("rows", "columns")
 
 
 def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str, Any]:
-    """Elements by their path, such as ``obsm/X_pca``.
+    """Elements of an AnnData object that hold a result, by their path, such as ``obsm/X_pca``.
 
     Parameters
     ----------
@@ -181,7 +191,7 @@ def _categories(result: Outcome, cells: Cells) -> Any:
 
 
 class Chosen(NamedTuple):
-    """Mask of the columns that were selected for a result."""
+    """Mask of the variables that the step ``highly_variable`` chose, as it is to be written."""
 
     elements: dict[str, Any]
     """Elements to write: the mask and the measures by which columns were compared, by path."""
@@ -191,7 +201,7 @@ class Chosen(NamedTuple):
 
 
 def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
-    """Mask of the variables that a step ``highly_variable`` chose, or an equal mask that is there already.
+    """Mask of the variables that the step ``highly_variable`` chose, unless an equal mask is there already.
 
     A mask of that name that rankfold did not write stays as it is. Results are zero elsewhere, so they are
     right without the mask.
@@ -219,7 +229,7 @@ def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
 HIGHLY_VARIABLE = "var/highly_variable"
 
 HOW = "uns/hvg"
-"""Path where scanpy stores the rule by which genes were chosen."""
+"""Path where scanpy stores the rule by which it chose genes."""
 
 MEASURES = ("means", "dispersions", "dispersions_norm", "variances", "variances_norm")
 """Measures by which variables are compared, as scanpy names them in ``var``."""
@@ -230,16 +240,17 @@ COMPARED, RANK = "variances_norm", "highly_variable_rank"
 
 
 def ranks(values: Array, chosen: Array) -> Array:
-    """Rank of each chosen value, from 0 for the largest; NaN for the others."""
+    """Rank of each value whose index is in ``chosen``, from 0 for the largest; NaN for the others."""
     found = np.full(len(values), np.nan)
     found[chosen[np.argsort(-values[chosen], kind="stable")]] = np.arange(len(chosen))
     return found
 
 
 def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
-    """Measures by which a step compared variables, by path; NaN for variables that it did not see.
+    """Measures by which the step ``highly_variable`` compared variables, by path such as ``var/means``.
 
-    Empty if the variables of the object cannot be matched with those of the step.
+    NaN for variables that the step did not see. Empty if the variables of the object cannot be matched with
+    those of the step.
     """
     own, length = Names.of([cells.axes[1]]), cells.axes[1].length
     compared = names_of_result("the result", result.attrs, 1)
@@ -259,7 +270,7 @@ def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
 
 
 def _mask_at(column: Any) -> Array | None:
-    """A boolean column, read into memory; None for any other."""
+    """Read a boolean column into memory; None if it has another type or is missing."""
     values = np.asarray(column[...]) if hasattr(column, "shape") else None
     return values if values is not None and values.dtype == np.bool_ else None
 
@@ -268,13 +279,15 @@ def _mask_at(column: Any) -> Array | None:
 
 
 class Claim(NamedTuple):
-    """Identity of a result that an object or file holds, stored besides its elements."""
+    """Identity of the result that an object or file holds, stored in it together with
+    the elements of the result.
+    """
 
     digest: str
     """Digest of all facts of the result."""
 
     marks: dict[str, str]
-    """Mark of each element, by path."""
+    """Digest of each element (``mark_of``), by path."""
 
     @classmethod
     def of(cls, held: Any) -> Claim | None:
@@ -310,14 +323,14 @@ def digest_of_facts(facts: Mapping[str, Any]) -> str:
 
 
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
-    """Elements, with the description of the result and the marks by which they are recognized."""
+    """Add to the elements a description of the result, and digests by which they are recognized."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
     claim = Claim(digest_of_facts(exported_facts(result)), marks)
     return {**elements, f"{FACTS}{key}": claim.as_elements(result)}
 
 
 def mark_of(element: Any) -> str:
-    """Digest of the type and shape of an element and of up to ``LOOKS`` of its rows, in memory or a file."""
+    """Digest of the type and shape of an element in memory or a file, and of up to ``LOOKS`` of its rows."""
     mark = hashlib.blake2b(digest_size=8)
     if hasattr(element, "keys"):
         values = element["codes" if "codes" in element else "data"]
@@ -351,7 +364,7 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
 
 
 def key_of(method: str, key: str | None) -> str:
-    """The key in ``uns`` under which a result goes."""
+    """Key in ``uns`` under which a result of ``method`` is stored."""
     paths = paths_of(method, key)
     return paths[-1].removeprefix("uns/") if paths else key or method
 
@@ -360,7 +373,7 @@ LONGEST_KEY = 100
 
 
 def _require_key(key: str | None) -> None:
-    """Raise ``InputError`` for a name that no file can keep, or that means something else."""
+    """Raise ``InputError`` for a key that files cannot hold, or that is reserved."""
     if key is None:
         return
     plain = isinstance(key, str) and key == key.strip() and 0 < len(key) <= LONGEST_KEY
@@ -382,7 +395,7 @@ def kind_of(result: Outcome) -> str:
 
 
 def _scaled(result: Outcome, kind: str) -> Any:
-    """Coordinates of the rows; for svd these are U s, so that distances are those of the rows."""
+    """Coordinates of the rows, (m, k); for svd these are U s, so that distances are those of the rows."""
     rows = result[ROWS[kind]]
     if kind != "svd":
         return rows
@@ -430,7 +443,9 @@ def _curve(result: Outcome) -> dict[str, float]:
 
 
 def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
-    """Distances to the neighbors of each row, and connectivities: the strength of each edge."""
+    """Elements with the distances to the neighbors of each row, and connectivities:
+    the weight of each edge.
+    """
     facts = result.attrs["request"]
     if facts.get("queries") is not None or facts.get("base") is not None:
         raise InputError(
@@ -463,10 +478,11 @@ MEASURED = ("euclidean", "cosine", "manhattan")
 
 
 def _representation(result: Outcome, cells: Cells, indices: Array, distances: Array) -> dict[str, Any]:
-    """Find the array in ``obsm`` whose distances these are, by computing some of them again.
+    """Find the array in ``obsm`` in which neighbors were searched, by computing some of their distances
+    again.
 
-    Returns ``use_rep``, or for ``X_pca`` the number of components; empty if no array fits. Only that number,
-    without a name, makes ``scanpy.tl.ingest`` project new cells into ``X_pca``.
+    Returns parameters of scanpy: ``use_rep``, or for ``X_pca`` the number of components; empty if no array
+    fits. Only that number, without a name, makes ``scanpy.tl.ingest`` project new cells into ``X_pca``.
     """
     metric, width = result.attrs["request"]["metric"], result.attrs["input"]["shape"][1]
     places, count = cells.places(result, "rows")
@@ -511,7 +527,7 @@ def graph(
     indices, distances : (m, k)
         Neighbors of each row, in order of their distance.
     places, count : (m,), int, optional
-        Places of these rows among ``count`` observations; by default all, in order.
+        Indices of these rows among ``count`` observations; by default all, in order.
     """
     rows, k = indices.shape
     weights = np.empty(indices.shape, np.float32)
@@ -554,7 +570,7 @@ def look_into(cells: Any) -> Callable[[str], Any]:
 
 
 def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Put all elements into an AnnData object, or none of them.
+    """Put elements, by their path, into an AnnData object: all, or none if an error is raised.
 
     Raises
     ------
@@ -573,7 +589,9 @@ def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> Non
 
 
 def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` for elements that exist; descriptions by rankfold may always be replaced."""
+    """Raise ``OutputError`` for elements that exist, unless ``overwrite``; rankfold's
+    descriptions may be replaced.
+    """
     there = [path for path in elements if not path.startswith(FACTS) and is_there(*path.split("/", 1))]
     if there and not overwrite:
         raise OutputError(

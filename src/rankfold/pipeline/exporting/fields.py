@@ -1,6 +1,6 @@
 """A result as an xarray dataset, with the axes and coordinates of its data.
 
-Rows and columns become axes again: stacked axes are unstacked, and places that were left out are NaN. Where
+Rows and columns become axes again: stacked axes are unstacked, and positions left out are NaN. Where
 a single axis was cut, its coordinates are cut too. Components are counted by ``mode`` from 1, as in xeofs.
 """
 
@@ -39,16 +39,20 @@ FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Axes of the data that the rows, or the columns, of a matrix are made of."""
+    """Axes of the data, such as latitude and longitude, that were stacked to the rows,
+    or the columns, of a matrix.
+    """
 
     axes: tuple[str, ...]
     lengths: tuple[int, ...]
     places: Array | None
-    """Places of those that were kept, in the order of the matrix; None for all."""
+    """Indices of the rows or columns that were kept, along the stacked axes, in the
+    order of the matrix; None for all.
+    """
 
     @property
     def cuts(self) -> bool:
-        """True if a part of a single axis was kept; in a dataset the axis is then as long as that part."""
+        """True if only a part of a single axis was kept: in a dataset, the axis is as long as that part."""
         return self.places is not None and len(self.axes) == 1
 
     @property
@@ -57,7 +61,9 @@ class Side:
         return (len(self.places),) if self.cuts and self.places is not None else self.lengths
 
     def unstack(self, values: Array) -> Array:
-        """Put lines at their places along the axes: (lines, ...) to (*axes, ...), NaN elsewhere."""
+        """Reshape (lines, ...) to (*axes, ...), for lines that are rows or columns of
+        the matrix; NaN if left out.
+        """
         if self.places is not None and not self.cuts:
             kind = values.dtype if values.dtype.kind in "fc" else np.dtype(np.float64)
             whole = np.full((math.prod(self.lengths), *values.shape[1:]), np.nan, kind)
@@ -119,7 +125,9 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class InUnits:
-    """A mean and components that give the data: mean + scores (or ``U s``) times components."""
+    """Mean and components in units of the data, such that mean + scores (or ``U s``)
+    times components gives the data.
+    """
 
     name: str
     """Name of the array of components."""
@@ -175,7 +183,9 @@ def _foreign_dataset(path: Path) -> str | None:
 
 
 def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]:
-    """Attributes of the data that hold for each array; none where steps changed the numbers."""
+    """Names of the attributes of the data, such as units, that hold for each array;
+    none if steps changed values.
+    """
     request, units = result.attrs["request"], ("units",)
     if request["kind"] == "reconstruct":  # it has them where its numbers are those of the data
         return {"X": DESCRIBING}
@@ -201,7 +211,10 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
 
 
 def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values of an array: components come first, rows and columns become axes of the data."""
+    """Dimensions and values of an array for a dataset.
+
+    The axis of components comes first; rows and columns become axes of the data.
+    """
     values, kinds = np.asarray(result[name][...]), list(result.dimensions(name))
     if "component" in kinds:
         place = kinds.index("component")
@@ -217,7 +230,8 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
 
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """Axes of rows and columns, from what the result stores and the names of axes of ``like``.
+    """Axes of the data that rows and columns are made of, by what the result stores and by the dimensions of
+    ``like``.
 
     Raises
     ------
@@ -271,7 +285,9 @@ def _names_of_axes(result: Outcome) -> list[str]:
 
 
 def _sides_by_name(result: Outcome) -> tuple[Side, Side] | None:
-    """Axes of rows and columns if axes were stacked before, as by an import; None for other matrices."""
+    """Axes of rows and columns if the matrix was imported from stacked axes, by its
+    names; None for other matrices.
+    """
     named = [None if "axes" in layout(result) else names_in(result, side) for side in ("rows", "columns")]
     if all(names is None or len(names.axes) == 1 for names in named):
         return None

@@ -26,7 +26,7 @@ from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 
 LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices", "X")
-"""Arrays with a line for each row of the data; the first that a result has is the default."""
+"""Arrays with one row for each row of the data; the first that a result has is the default."""
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 """Separators of columns in files of text, by suffix."""
@@ -35,10 +35,10 @@ TABLES = (*SEPARATORS, ".parquet")
 """Suffixes of table files."""
 
 TABLE_ROWS = 2**16
-"""Lines of a table that are written at a time."""
+"""Rows of a table that are written at a time."""
 
 UNNAMED = ("row", "column")
-"""Axes that give the index of a frame no name."""
+"""Names of axes that are not used as the name of the index of a frame."""
 
 MARK = b"rankfold"
 """Name of a metadata entry that marks a Parquet file as written by rankfold."""
@@ -47,13 +47,13 @@ PREFIXES = {"scores": "PC", "components": "PC", "U": "SV", "Vt": "SV", "W": "NMF
 
 
 def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> Any:
-    """A ``pandas.DataFrame`` with a line for each row, or each column, of the data.
+    """A ``pandas.DataFrame`` of an array, with one row for each row, or each column, of the data.
 
     Parameters
     ----------
     result : Result
     name : str, optional
-        An array; coordinates of the rows by default. Components have a line for each column of the data.
+        An array; coordinates of the rows by default. Components have one row for each column of the data.
     like : DataFrame, optional
         The data: its index names rows, its columns name columns. Without it, names are those that the
         result has kept.
@@ -78,7 +78,9 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
 
 
 def polars_frame(result: Outcome, name: str | None = None) -> Any:
-    """A result as a ``polars.DataFrame``, which has no index: its first columns name the lines."""
+    """An array of a result as a ``polars.DataFrame``, which has no index: its first
+    columns hold names of rows.
+    """
     polars = library("polars", extra="frames", what="a frame of polars")
     name, values, side = _lines(result, name)
     titles = _titles(result, name, values.shape[1])
@@ -90,14 +92,21 @@ def polars_frame(result: Outcome, name: str | None = None) -> Any:
 
 
 def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
-    """Name of the array, its values (lines, columns), and the side of the data that its lines belong to."""
+    """Name of an array, its values (lines, columns), and the axis of the matrix that the lines belong to.
+
+    Lines are rows of the table. The axis is ``rows``, ``columns``, or None if it is neither.
+    """
     name, side, turned = _named(result, name)
     values = np.asarray(result[name][...])
     return name, (values.T if turned else values.reshape(len(values), -1)), side
 
 
 def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
-    """Name of an array, the side of its lines (``rows``, ``columns`` or None), True if it is transposed."""
+    """Name of an array, the axis of the matrix that its lines belong to, and True if
+    it is to be transposed.
+
+    Lines are rows of the table. The axis is ``rows``, ``columns``, or None if it is neither.
+    """
     if name is None:
         name = next((each for each in LINES if each in set(result)), None)
         if name is None:
@@ -116,7 +125,8 @@ def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
 
 
 def write_table(result: Outcome, path: Path, name: str | None = None, *, overwrite: bool = False) -> Path:
-    """A ``.csv``, ``.tsv`` or ``.parquet`` file with a line for each row, or each column, of the data.
+    """Write an array to a ``.csv``, ``.tsv`` or ``.parquet`` file: a line for each row, or each column, of
+    the data.
 
     The first columns name the lines, one for each axis of the data that has names. The file appears once
     it is complete; one that rankfold wrote may be replaced.
@@ -147,7 +157,7 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An array of a result as a table, read some lines at a time."""
+    """An array of a result as a table, read in parts of ``TABLE_ROWS`` rows."""
 
     schema: Any
     """Names and types of its columns, as a pyarrow schema."""
@@ -170,14 +180,14 @@ class Table:
         return cls(schema, itertools.chain([first], parts))
 
     def write(self, path: Path, suffix: str) -> None:
-        """Write all lines to a new file, once, in the format of the ``suffix``."""
+        """Write all rows to a new file, in the format of the ``suffix``; can be called once."""
         with _writer(suffix, path, self.schema) as writer:
             for part in self.parts:
                 writer.write_table(part.replace_schema_metadata(self.schema.metadata))
 
 
 def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:
-    """Yield pyarrow tables of ``TABLE_ROWS`` lines each, at least one table."""
+    """Yield pyarrow tables of ``TABLE_ROWS`` rows each, the last one shorter; at least one table."""
     for start in range(0, max(1, len(array)), TABLE_ROWS):
         part = np.asarray(array[start : start + TABLE_ROWS])
         part = part.reshape(len(part), len(titles))
@@ -187,7 +197,7 @@ def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> I
 
 
 def _names_of_lines(names: Names, start: int, stop: int, titles: list[str]) -> dict[str, Any]:
-    """Labels of some lines along each axis; indices along an axis without labels."""
+    """Labels of the rows ``start:stop`` of a table, by axis; indices along an axis without labels."""
     columns: dict[str, Any] = {}
     for axis, labels in zip(names.axes, names.along_axes(start, stop), strict=True):
         title = "name" if axis.name.isdecimal() else axis.name
@@ -209,9 +219,9 @@ def _writer(suffix: str, path: Path, schema: Any) -> Any:
 
 
 def _foreign_table(path: Path, suffix: str, titles: list[str]) -> str | None:
-    """Message for a file that rankfold did not write with these ``titles``; None for one that it did.
+    """Message that rankfold did not write a file with columns of these ``titles``; None for one that it did.
 
-    Its name may be another one meanwhile, without the ``suffix``.
+    The file may have been renamed meanwhile, so ``suffix`` is given.
 
     A Parquet file is recognized by its metadata, a CSV by its first line, since nothing else fits in one.
     """

@@ -1,6 +1,6 @@
 """A result at a glance: one line for a prompt, a table for a notebook, of printable text.
 
-Both leave out what steps of a preparation measured; ``Result.keys`` lists it.
+Both leave out arrays that preparation steps (``prepare=``) measured; ``Result.keys`` lists them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A result as exports see it: its arrays, its facts, and the places of its rows and columns in the data.
+"""A result as exports see it: its arrays, its facts, and the indices of its rows and columns in the data.
 
-Exports put rows and columns back at their places, if some were selected, or left out as missing.
+If rows or columns were selected, or left out as missing, exports put the others at their original indices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class Outcome(Protocol):
-    """A result, as exports see it."""
+    """Protocol of a result that can be exported: arrays by name, facts, and the kinds of axes."""
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Outcome(Protocol):
         """Names of the arrays."""
 
     def __getitem__(self, name: str) -> Any:
-        """An array: NumPy's, or Zarr's where it is large."""
+        """The array of that name: a NumPy array, or a Zarr array if it is large."""
 
     def dimensions(self, name: str) -> tuple[str, ...]:
         """Kind of each axis of an array: ``row``, ``column``, ``component`` or ``neighbor``."""
@@ -39,7 +39,7 @@ class Outcome(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """An array on disk whose columns are multiplied as it is read."""
+    """An array on disk whose columns are multiplied by ``factors`` as it is read."""
 
     values: Any
     factors: Array
@@ -65,7 +65,7 @@ class Scaled:
 
 
 def kept_places(result: Outcome, axis: str) -> Array | None:
-    """Places of the rows or columns of a result in the whole matrix, in order; None where it has all."""
+    """Indices of the rows or columns of a result in the whole matrix, in order; None if it has all."""
     return places_in_words(layout(result), axis)
 
 
@@ -76,7 +76,7 @@ def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]
 
 
 def names_in(result: Outcome, axis: str) -> Names | None:
-    """Names of the rows or columns of the arrays of a result; of columns, those that its steps kept."""
+    """Names of the rows or columns of a result; of columns, only those that its preparation steps kept."""
     names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
     if names is None or axis == "rows":
         return names
@@ -85,13 +85,13 @@ def names_in(result: Outcome, axis: str) -> Names | None:
 
 
 def places_among(result: Outcome, axis: str, own: Names | None, name: str, what: str) -> Array | None:
-    """Places of the rows or columns of a result among those of an object; None where they are the same.
+    """Indices of the rows or columns of a result among those of an object; None if both are the same.
 
     Parameters
     ----------
     axis : {"rows", "columns"}
     own : Names, optional
-        Names in the object. If it or the result has none, places are those in the matrix.
+        Names in the object. If it or the result has none, indices are those in the matrix.
     name, what : str
         Name of the object, and of its rows or columns, in messages.
 
@@ -131,13 +131,16 @@ def whole_length(result: Outcome, axis: str) -> int:
 
 
 def layout(result: Outcome) -> dict[str, Any]:
-    """Facts on where the matrix lies in a larger array; empty where it is all of it."""
+    """Facts on the selection of the matrix from a larger array; empty if nothing was selected or stacked."""
     found: dict[str, Any] = result.attrs["input"].get("layout", {})
     return found
 
 
 def spread(values: Any, places: Array | None, length: int, fill: float) -> Any:
-    """Put lines of ``values`` at their places among ``length`` lines; the others hold ``fill``."""
+    """Array of ``length`` rows with ``values`` at the indices ``places``, and ``fill`` elsewhere.
+
+    Returns ``values`` if ``places`` is None.
+    """
     if places is None:
         return values
     values = np.asarray(values[...])

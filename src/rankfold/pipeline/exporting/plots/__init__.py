@@ -1,6 +1,6 @@
 """Pictures of results, of any number of rows, in memory that does not grow with them.
 
-kinds        plots that a result has, and the figure of one
+kinds        kinds of plots, which of them a result has, and a figure with one plot
 scatter      rows by two or three coordinates, as markers or as density
 loadings     components by columns
 patterns     maps and series together: a field over time
@@ -8,7 +8,7 @@ maps         components over the two axes of the columns
 series       components over time
 geography    degrees and coastlines
 bars         sizes of clusters, degrees of a graph, rows along one coordinate
-curves       numbers that fall in order: singular values, inertia
+curves       falling curves: singular values, inertia
 density      points counted on a grid
 coordinates  coordinates to draw, read by blocks
 row_colors   labels or values of rows

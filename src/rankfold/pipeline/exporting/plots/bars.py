@@ -31,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 100
-"""Most whole numbers, or clusters, that are drawn in order with a bar each."""
+"""Most bars, of one integer or one cluster each, that are drawn with gaps between them."""
 
 BINS = 100
 BLOCK = 2**20
@@ -46,13 +46,13 @@ class Bars:
 
     counts: Int64
     edges: Float64
-    """Edges of the bars, one more than counts."""
+    """Edges of the bars along the x axis, one more than there are bars."""
 
     x: str
     y: str
     note: str = ""
     whole: bool = True
-    """True for whole numbers along the x axis; their counts get a logarithmic scale if need be."""
+    """True if the x axis has integers: then counts get a logarithmic scale if they differ much."""
 
     left: int = 150
     right: int = 12
@@ -91,14 +91,17 @@ class Bars:
 
 
 def line_of(points: Points) -> Bars:
-    """Rows along one coordinate, in ``BINS`` bins; two reads."""
+    """Histogram of the rows along one coordinate, in ``BINS`` bins; two reads."""
     extent = extent_of(points)
     grid = count_points(points, extent, (BINS,))
     return Bars(grid.counts, extent.edges((BINS,))[0], points.names[0], "rows", whole=False)
 
 
 def sizes_of(result: Outcome) -> Bars:
-    """Rows of each cluster in order of its number; by size if there are more than ``MOST_SINGLE``."""
+    """Bar chart of the number of rows of each cluster, in order of cluster labels.
+
+    With more than ``MOST_SINGLE`` clusters, the order is by size.
+    """
     counts = np.asarray(result["counts"][...], np.int64)
     x = "cluster"
     if len(counts) > MOST_SINGLE:
@@ -115,9 +118,10 @@ def has_graph(result: Plottable) -> bool:
 
 
 def degrees_of(result: Plottable) -> Bars:
-    """Edges of each row; if all rows have equally many, the number of rows that list each row as a neighbor.
+    """Histogram of the number of edges of each row in the graph of a result.
 
-    The second case takes 8 bytes of memory for each row, the first a block.
+    If all rows have equally many, it counts instead how many rows list each row as a neighbor; this takes 8
+    bytes of memory for each row.
     """
     graph = csr_source(str(result.path), "graph")
     graph.check_lengths()
@@ -147,7 +151,7 @@ def _degree_bars(counts: Int64, x: str) -> Bars:
 
 
 def _histogram(blocks: Iterator[Int64]) -> Int64:
-    """Number of occurrences of each whole number from 0 on."""
+    """Number of occurrences of each integer from 0 on, over all blocks."""
     counts = np.zeros(1, np.int64)
     for block in blocks:
         more = np.bincount(block.astype(np.int64), minlength=len(counts))
@@ -157,6 +161,6 @@ def _histogram(blocks: Iterator[Int64]) -> Int64:
 
 
 def _spans(length: int) -> Iterator[tuple[int, int]]:
-    """Start and stop of each block."""
+    """Yield start and stop of each block of ``range(length)``."""
     for start in range(0, length, BLOCK):
         yield start, min(length, start + BLOCK)

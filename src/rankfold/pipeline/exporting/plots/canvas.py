@@ -88,20 +88,22 @@ def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Fig
 
 
 def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
-    """Add axes at a place in pixels from the left and from below the title."""
+    """Add axes at a position in pixels from the left and from below the title."""
     across, full = (round(inches * DPI) for inches in figure.get_size_inches())
     return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
 
 
 def inset(axes: Axes, size: tuple[int, int], left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes within axes of ``size`` pixels, at a place in pixels from their left and top."""
+    """Add axes within others that are ``size`` pixels large, at a position in pixels
+    from their left and top.
+    """
     across, full = size
     place: Axes = axes.inset_axes((left / across, 1 - (top + height) / full, width / across, height / full))
     return place
 
 
 def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -> Any:
-    """Draw a color scale into axes of its own, ``height`` pixels high, with as many ticks as have room."""
+    """Draw a color scale into the axes ``place``, ``height`` pixels high, with as many ticks as have room."""
     from matplotlib.ticker import MaxNLocator
 
     assert place.figure is not None  # noqa: S101  axes are in one
@@ -115,7 +117,7 @@ def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -
 
 
 def short(name: str, most: int = MOST_SIGNS) -> str:
-    """A name, shortened to ``most`` characters, as ``drawn`` returns it."""
+    """A name, shortened to ``most`` characters, and made printable as by ``drawn``."""
     name = printable(" ".join(name.split()))
     return drawn(name if len(name) <= most else f"{name[: most - 1]}…")
 
@@ -126,7 +128,7 @@ def drawn(text: str) -> str:
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
-    """Style axes with faint rules, and without a box except for the line below."""
+    """Style axes: faint grid lines, and no frame except for the line below."""
     axes.set_facecolor(theme.paper)
     if grid is not None:
         axes.grid(axis=grid, color=theme.rule, linewidth=0.7)

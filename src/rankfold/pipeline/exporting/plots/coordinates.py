@@ -18,7 +18,7 @@ from rankfold.pipeline.exporting.outcome import Outcome
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS = 2**20
-"""Numbers of a block, counting all columns from the first to the last that are drawn."""
+"""Values in a block of rows, counting all columns from the first to the last that are drawn."""
 
 MOST_COMPONENTS = 12
 """Most components in one picture."""
@@ -28,7 +28,7 @@ ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
 
 
 class Plottable(Outcome, Protocol):
-    """A result, as plots see it."""
+    """A result that can be plotted: an ``Outcome`` with a path and arrays that are read by blocks of rows."""
 
     @property
     def path(self) -> os.PathLike[str]:
@@ -66,7 +66,7 @@ class Points:
     """Viewpoint, for three columns."""
 
     same_scale: bool
-    """True if a unit is as long along both axes."""
+    """True if both axes have the same scale, so that distances on paper are those of the data."""
 
     @property
     def count(self) -> int:
@@ -80,7 +80,9 @@ class Points:
 
     @property
     def block_rows(self) -> int:
-        """Rows that are read at a time. They depend on the columns alone, so sums over blocks do as well."""
+        """Number of rows read at a time. It depends on the columns alone, so that sums
+        over blocks are reproducible.
+        """
         return max(1, BLOCK_NUMBERS // (max(self.columns) - min(self.columns) + 1))
 
     def blocks(self) -> Iterator[tuple[int, Float64]]:
@@ -119,7 +121,7 @@ def has_coordinates(result: Outcome) -> bool:
 
 
 def points_of(result: Plottable, components: Sequence[int] | None, view: View | None) -> Points:
-    """Coordinates of the rows of a result.
+    """Coordinates of the rows of a result, as points to draw.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ def points_of(result: Plottable, components: Sequence[int] | None, view: View | 
 def columns_of(
     result: Plottable, components: Sequence[int] | None, *, default: int, most: int = MOST_COMPONENTS
 ) -> Points:
-    """Given coordinates of the rows, at most ``most``; by default the first ``default``.
+    """Coordinates of the rows along the given components, at most ``most``; by default the first ``default``.
 
     Raises
     ------
@@ -176,7 +178,12 @@ def row_array(result: Outcome) -> str | None:
 def numbers_of(
     components: Sequence[int] | None, name: str, width: int, *, default: int, most: int
 ) -> tuple[int, ...]:
-    """Check components to draw, counted from 1; ``InputError`` for those that an array does not have."""
+    """Check the numbers of components to draw, counted from 1, and return them; by
+    default the first ``default``.
+
+    Raises ``InputError`` for numbers above ``width``, the number of columns of the array ``name``, and for
+    more than ``most``.
+    """
     if components is None:
         return tuple(range(1, min(default, width) + 1))
     numbers = tuple(components)

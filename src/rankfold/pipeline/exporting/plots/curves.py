@@ -1,4 +1,6 @@
-"""Curves of falling numbers: singular values with their errors, the inertia of clusters by passes."""
+"""Curves that fall: singular values with their errors, and the inertia of clusters
+by passes over the matrix.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def scree_of(result: Outcome) -> Scree:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Curve of a number after each pass."""
+    """Data of a curve of one value after each pass over the matrix."""
 
     values: Float64
     y: str
@@ -105,5 +107,5 @@ class Curve:
 
 
 def inertia_of(result: Outcome) -> Curve:
-    """Curve of the inertia of a result of k-means."""
+    """Curve of the inertia of a k-means result after each pass over the matrix."""
     return Curve(np.asarray(result["inertia"][...], np.float64), "inertia")

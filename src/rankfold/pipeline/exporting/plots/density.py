@@ -1,6 +1,6 @@
-"""Points counted on a grid, block after block: memory is that of the grid and a block for any number.
+"""Points counted on a grid, block of rows after block: memory does not grow with the number of points.
 
-Counts, and sums of colors in whole numbers, are exact, so no order changes them. Sums of values are taken
+Counts, and sums of colors as integers, are exact in any order. Sums of values are taken
 in the order of the rows by blocks of a size that follows from the columns alone.
 """
 
@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 CELLS = 40
-"""Cells along each side of the coarse grid that finds where most points of a label lie."""
+"""Number of cells along each side of the coarse grid that finds where most points of a label lie."""
 
 PADDING = 0.03
 """Share of the extent that is left empty on every side."""
@@ -31,7 +31,7 @@ NO_LABELS = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bounds of the part of the plane, or of the line, that is drawn."""
+    """Bounds of the plotted area, (2,) each, or of the plotted interval, (1,) each."""
 
     low: Float64
     high: Float64
@@ -51,7 +51,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Counts and sums of every bin."""
+    """For every bin of a grid: number of points, and sums of their colors or values."""
 
     extent: Extent
     counts: Int64
@@ -61,17 +61,19 @@ class Grid:
     """Sums of the colors of labels, (x, y, 3), each 0 to 255."""
 
     values: Float64 | None = None
-    """Sums of finite values."""
+    """Sums of the finite values of points, with the shape of ``counts``."""
 
     value_counts: Int64 | None = None
-    """Numbers of points with a finite value."""
+    """Numbers of points with a finite value, with the shape of ``counts``."""
 
     places: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Position where most points of a label lie, by label, if it has at least half of the points there."""
+    """Position (x, y) where most points of a label lie, by label, if at least half of
+    the points there have it.
+    """
 
 
 def extent_of(points: Points) -> Extent:
-    """Bounds of all points, with a margin; one read."""
+    """Bounds of all points, with a margin; reads them once."""
     low = np.full(points.dimensions, np.inf)
     high = -low
     for _, block in points.blocks():
@@ -92,7 +94,7 @@ def count_points(
     palette: Int64 = NO_COLORS,
     named: Int64 = NO_LABELS,
 ) -> Grid:
-    """Count the points of every bin, and sum their colors or values; one read.
+    """Count the points of every bin, and sum their colors or values; reads them once.
 
     Parameters
     ----------
@@ -139,14 +141,20 @@ def count_points(
 
 
 def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
-    """Number of the coarse cell of each point, from the number of its bin."""
+    """Index of the cell of the coarse grid (CELLS, CELLS) in which each point lies,
+    from the index of its bin.
+    """
     across, up = np.divmod(np.arange(bins[0] * bins[1]), bins[1])
     cells: Int64 = (across * CELLS // bins[0]) * CELLS + up * CELLS // bins[1]
     return cells[at]
 
 
 def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, float] | None:
-    """Middle of the 3 by 3 cells with the most points of a label; None if most points there are others."""
+    """Center (x, y) of the 3 by 3 cells with the most points of a label; None if most
+    points there are others.
+
+    ``counts`` and ``together`` (CELLS * CELLS,) are the numbers of points of the label, and of all labels.
+    """
     nine, among = (
         np.lib.stride_tricks.sliding_window_view(np.pad(each.reshape(CELLS, CELLS), 1), (3, 3))
         for each in (counts, together)
@@ -163,7 +171,9 @@ def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, flo
 
 
 def _bins(block: Float64, edges: list[Float64]) -> Int64:
-    """Number of the bin of each point, in C order; compares with edges, as ``numpy.histogram2d`` does."""
+    """Index (points,) of the bin of each point, in C order; compares with edges, as
+    ``numpy.histogram2d`` does.
+    """
     at = np.zeros(block.shape[1], np.int64)
     for values, edge in zip(block, edges, strict=True):
         count = len(edge) - 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TYPES = (".png", ".svg")
 
 OURS = carries(MARK)
-"""Recognizes pictures of rankfold."""
+"""Function that tells whether a file is a picture that rankfold made."""
 
 
 def picture_output(

@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 LATITUDES = ("lat", "latitude", "nav_lat")
 
 ROUND = (1, 1.5, 2, 3, 4.5, 6, 9, 10)
-"""Steps of ``MaxNLocator`` between ticks in degrees: 3 gives 30, 4.5 gives 45."""
+"""Round steps between ticks in degrees, for ``MaxNLocator``: 3 gives 30, 4.5 gives 45."""
 
 WIDE, NARROW = 100.0, 20.0
 """Widths of a map in degrees: coasts are coarse from ``WIDE`` on, and fine up to ``NARROW``."""
@@ -59,7 +59,9 @@ def coastlines(left: float, right: float) -> list[Float64]:
 
 
 def _coast_file(degrees: float) -> Path | None:
-    """Path of a shapefile of coasts that cartopy has here, in the detail nearest to what suits a map."""
+    """Path of a shapefile of coasts that cartopy has on this machine, for a map
+    ``degrees`` wide; None without.
+    """
     try:
         import cartopy
         from cartopy.io import Downloader

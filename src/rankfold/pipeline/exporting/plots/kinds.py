@@ -1,4 +1,4 @@
-"""Kinds of plots, the kinds that a result has, and the figure of one."""
+"""Kinds of plots, the kinds that a result has, and figures of one plot."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ NARROWEST = 1000
 """Least width of a figure in pixels, so that its title has room."""
 
 BELOW = 100
-"""Pixels below the axes, for ticks and the name of the axis."""
+"""Pixels below the axes, for ticks and the label of the axis."""
 
 
 class Drawing(Protocol):
-    """Data of a plot, already read from a result; it can be drawn several times."""
+    """Protocol of the data of a plot, already read from a result; it can be drawn several times."""
 
     @property
     def left(self) -> int:
@@ -86,7 +86,7 @@ HAS: dict[str, Callable[[Plottable], bool]] = {
 """Kinds of plots, each with a test whether a result has it; ``auto`` takes the first."""
 
 FIRST = {"nmf": ("patterns", "maps", "loadings")}
-"""Kinds that ``auto`` prefers for a method."""
+"""Kinds of plots that ``auto`` prefers, by the method of the result."""
 
 
 def kinds_of(result: Plottable) -> tuple[str, ...]:
@@ -218,7 +218,10 @@ MOST_TITLE = 32
 TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
 
 OF_NEIGHBORS = ("distances", "graph")
-"""Arrays in results of neighbors. A title does not name them: the matrix of their rows is not known."""
+"""Arrays of neighbor results that can be inputs of other results.
+
+A title does not name the matrix of such a result: the matrix whose neighbors these are is not known.
+"""
 
 
 def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = NARROWEST) -> Figure:

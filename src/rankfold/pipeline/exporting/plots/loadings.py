@@ -34,16 +34,18 @@ FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "n
 """Arrays of components (components, columns), and the name of a component."""
 
 MOST_COLUMNS = 48
-"""Most columns that are all shown, in their order."""
+"""Most columns of the matrix for which all are shown, in their order."""
 
 OF_EACH = 4
-"""Columns of largest weight that each component shows, if there are more."""
+"""Number of columns shown for each component, those of largest weight, if there are
+more than ``MOST_COLUMNS``.
+"""
 
 BAR_LEAST = 150
 """Least height of a color scale in pixels."""
 
 LINE = 26
-"""Height of a column in pixels."""
+"""Height in pixels of the line of one column of the matrix."""
 
 SIGNED = ("#b35806", "#f7f7f7", "#0a5a94")
 """Colors below 0, at 0, and above 0; safe for color-blind eyes."""
@@ -51,7 +53,7 @@ SIGNED = ("#b35806", "#f7f7f7", "#0a5a94")
 
 @dataclass(frozen=True, slots=True)
 class Loadings:
-    """Data of a map of loadings."""
+    """Data of a heat map of loadings: weights of columns in components."""
 
     weights: Float64
     """Weights (columns, components)."""
@@ -117,7 +119,7 @@ def factor_name(result: Outcome) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Some components of a result."""
+    """The components of a result that are drawn, with their weights."""
 
     weights: Float64
     """Weights (components, columns)."""
@@ -126,10 +128,10 @@ class Leading:
     """Numbers of the components, counted from 1."""
 
     sizes: Float64
-    """Divisors of the components, (components,)."""
+    """Divisors (components,) that the components have been divided by."""
 
     unit: str
-    """Name of the weights."""
+    """Name of what the weights are, for the color scale."""
 
     signed: bool
     """True if weights may be below 0."""
@@ -138,7 +140,7 @@ class Leading:
 def leading(
     result: Outcome, components: Sequence[int] | None = None, default: int = MOST_COMPONENTS
 ) -> Leading:
-    """Components to draw: by default the first ``default``.
+    """Read the components to draw, counted from 1: by default the first ``default``.
 
     Raises
     ------
@@ -190,14 +192,14 @@ def loadings_of(
 
 
 def _title(at: int, names: tuple[str, ...] | None, own: Names | None) -> str:
-    """Name of a column."""
+    """Name of the column ``at``: given in ``names``, or its ``own``, or else its index."""
     if names is not None:
         return short(names[at])
     return str(at) if own is None else short(own.title(at))
 
 
 def _heaviest(weights: Float64) -> Int64:
-    """The columns of largest weight of each component, without repetition."""
+    """Indices of the columns of largest weight of each component, without repetition."""
     chosen: dict[int, None] = {}
     for component in weights:
         order = np.argsort(-np.abs(component), kind="stable")[:OF_EACH]

@@ -1,4 +1,4 @@
-"""Components as maps, if columns of the matrix are places on two axes: pixels, or a grid on the earth.
+"""Components as maps, if columns of the matrix lie on two axes: pixels of images, or a grid on the earth.
 
 Each has a scale of colors of its own, symmetric around 0; columns that were left out, such as land,
 are gray. Along an axis with coordinates these rise upwards, so that north is at the top; pixels are
@@ -61,12 +61,12 @@ COAST_WIDTH = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """One of the two axes of a map."""
+    """One of the two axes of a map: its name, length and coordinates."""
 
     name: str
     length: int
     values: Float64 | None
-    """Coordinates (n,) in rising order; None if places have no numeric coordinates, and equal distances."""
+    """Coordinates (n,) in rising order; None if there are no numeric ones, so that distances are equal."""
 
     @property
     def is_east(self) -> bool:
@@ -85,7 +85,7 @@ class Along:
 
     @property
     def edges(self) -> Float64:
-        """Edges (n + 1,) halfway between places; no latitude beyond a pole."""
+        """Edges (n + 1,) of the cells, halfway between coordinates; no latitude beyond a pole."""
         if self.values is None:
             return np.arange(self.length + 1, dtype=np.float64)
         middle = (self.values[1:] + self.values[:-1]) / 2
@@ -94,17 +94,17 @@ class Along:
         return np.clip(edges, -90.0, 90.0) if self.is_north else edges
 
     def thin(self, step: int) -> Along:
-        """The axis with every ``step``-th place."""
+        """The axis reduced to every ``step``-th coordinate."""
         values = None if self.values is None else self.values[::step]
         return Along(self.name, len(range(0, self.length, step)), values)
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """One component over two axes."""
+    """Map of one component: its weights over two axes."""
 
     image: Float64
-    """Weights (height, width), NaN where there is no column."""
+    """Weights (height, width); NaN where the matrix has no column."""
 
     up: Along
     right: Along
@@ -125,7 +125,7 @@ class Map:
 
     @property
     def same_scale(self) -> bool:
-        """True if a unit is as long along both axes."""
+        """True if both axes have the same scale, in units of their coordinates."""
         alike = self.up.in_degrees == self.right.in_degrees
         alike &= (self.up.values is None) == (self.right.values is None)
         width, height = self._lengths
@@ -133,7 +133,7 @@ class Map:
 
     @property
     def _lengths(self) -> tuple[float, float]:
-        """Extents of both axes in their units, across first."""
+        """Extents of both axes in their units: (horizontal, vertical)."""
         width, height = (float(along.edges[-1] - along.edges[0]) or 1.0 for along in (self.right, self.up))
         return width, height
 
@@ -178,7 +178,11 @@ class Map:
 def place_map(
     axes: Axes, whole: tuple[int, int], one: Map, at: tuple[float, float], most: tuple[int, int], theme: Theme
 ) -> None:
-    """Draw a map and its color scale within axes of ``whole`` pixels, at ``at`` from their left and top."""
+    """Draw the map ``one`` and its color scale within axes of ``whole`` pixels, ``at``
+    pixels from left and top.
+
+    The map takes at most ``most`` (width, height) pixels.
+    """
     width, height = size = one.size(most)
     place = inset(axes, whole, *at, width, height)
     bar = inset(axes, whole, at[0] + width + 20, at[1] + 0.14 * height, BAR_WIDTH, 0.8 * height)
@@ -187,7 +191,7 @@ def place_map(
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """Maps side by side, in as many lines as needed."""
+    """Maps of several components, side by side in as many lines as needed."""
 
     maps: tuple[Map, ...]
     width: int = WIDTH
@@ -256,14 +260,16 @@ def has_maps(result: Outcome) -> bool:
 
 
 def maps_of(result: Outcome, components: Sequence[int] | None = None) -> Maps:
-    """Components of a result as maps: the first of them by default."""
+    """Maps of given components, counted from 1; by default of the first ones."""
     return Maps(read_maps(result, components, MOST_COMPONENTS)[0])
 
 
 def read_maps(
     result: Outcome, components: Sequence[int] | None, default: int
 ) -> tuple[tuple[Map, ...], Float64]:
-    """Maps of components, counted from 1, and the divisor of each; by default the first ``default``.
+    """Maps of components, counted from 1, and the divisors (components,) by which their weights were divided.
+
+    By default these are the first ``default`` components.
 
     Raises
     ------
@@ -286,7 +292,9 @@ def read_maps(
 
 
 def _columns(result: Outcome) -> Side:
-    """The axes of the columns that are longer than 1, and the places on them that were kept."""
+    """Axes of the data that columns are made of and that are longer than 1, and the
+    indices that were kept.
+    """
     _, columns = sides_of(result, None)
     axes = [pair for pair in zip(columns.axes, columns.lengths, strict=True) if pair[1] > 1]
     names = names_in(result, "columns")
@@ -295,7 +303,7 @@ def _columns(result: Outcome) -> Side:
 
 
 def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
-    """An axis of the columns, and the order in which its coordinates rise."""
+    """One of the two axes of the columns, and the order (n,) that sorts its coordinates."""
     name, length = columns.axes[number], columns.lengths[number]
     names = names_in(result, "columns")
     axes = () if names is None else names.axes
@@ -327,7 +335,7 @@ def _draw_coasts(axes: Axes, up: Along, right: Along, theme: Theme) -> None:
 
 
 def _mark(axis: Any, along: Along, theme: Theme, most: int) -> None:
-    """Set ticks, with degrees as text, or with the name of the axis."""
+    """Set the ticks of an axis, with degrees as text, or else its label."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if along.values is None:

@@ -1,7 +1,7 @@
 """Patterns of a field: the map of each component, with its series over time.
 
-This is the default picture where rows are times and columns are places. With several components, each has a
-line with map and series side by side; a single one has its map above its series.
+This is the default picture where rows are times and columns are points on two axes. With several components,
+each has a line with map and series side by side; a single one has its map above its series.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Patterns:
 
 
 def has_patterns(result: Plottable) -> bool:
-    """True if rows of a result are times and its columns are places on two axes."""
+    """True if rows of a result are times and its columns lie on two axes, such as latitude and longitude."""
     return has_maps(result) and has_series(result)
 
 
 def patterns_of(result: Plottable, components: Sequence[int] | None = None) -> Patterns:
-    """Components as maps with their series: the first of them by default."""
+    """Maps and series of given components, counted from 1; by default of the first ones."""
     maps, sizes = read_maps(result, components, SHOWN)
     return Patterns(maps, tuple(read_lines(result, components, sizes)))

@@ -31,14 +31,14 @@ class Labels:
 
     column: Column
     known: npt.NDArray[Any] | None
-    """Distinct labels in sorted order; None if the column holds their codes."""
+    """Distinct labels in sorted order; None if the column holds integer codes already."""
 
     names: tuple[str, ...]
     counts: npt.NDArray[np.int64]
-    """Number of rows of each label, and last of rows without one."""
+    """Number of rows of each label; the last entry is that of rows without a label."""
 
     def read(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Codes of the labels of some rows; ``len(names)`` if there is none."""
+        """Codes of the labels of rows ``start:stop``; ``len(names)`` for rows without one."""
         return _codes(self.column.read(start, stop), self.known, len(self.names))
 
 
@@ -52,7 +52,7 @@ class Values:
     missing_count: int
 
     def read(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """Values of some rows."""
+        """Values of rows ``start:stop``."""
         return np.asarray(self.column.read(start, stop), np.float64)
 
 
@@ -114,7 +114,7 @@ def _codes(block: npt.NDArray[Any], known: npt.NDArray[Any] | None, count: int) 
 def _distinct(
     column: Column, most: int, *, required: bool
 ) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-    """Distinct labels in sorted order, and their names; None if there are more than ``most``."""
+    """Distinct labels in sorted order, and their names; None and no names if there are more than ``most``."""
     known: npt.NDArray[Any] | None = None
     for start in range(0, column.length, BLOCK_ROWS):
         block = np.unique(column.read(start, min(start + BLOCK_ROWS, column.length)))

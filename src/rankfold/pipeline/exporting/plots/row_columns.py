@@ -1,4 +1,5 @@
-"""One number or word for each row: in memory, in a ``.npy`` file or a table, in a Zarr store, in AnnData.
+"""A column with one number or word for each row: in memory, in a ``.npy`` file, a table, a Zarr store, or
+AnnData.
 
 Arrays on disk are read by slices. A column of a table is read once, into 8 bytes a row.
 """
@@ -64,16 +65,16 @@ FILES = ".npy, .csv, .tsv, .txt, .parquet, .h5ad, a Zarr store, or a result"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A value for each row, read by slices."""
+    """A column of values, one for each row, read by slices."""
 
     name: str
     """Name of the column in messages."""
 
     values: Any
-    """Array with a shape and slices."""
+    """Array of values, or of codes of categories, that can be sliced."""
 
     categories: tuple[str, ...] | None = None
-    """Text of each category, if values are codes; the code -1 has none."""
+    """Text of each category, if ``values`` holds their codes; the code -1 stands for none."""
 
     mask: Any = None
     """Mask that is True where a value is missing, as in pandas' nullable types."""
@@ -91,7 +92,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """Kind of its type, as NumPy has it; ``U`` for text of any sort."""
+        """Kind of its type, as in ``numpy.dtype.kind``; ``U`` for text of any sort."""
         kind = getattr(self.values.dtype, "kind", "O")
         if kind == "O" and isinstance(next(iter(self.values[:1]), None), bool | np.bool_):
             return "b"
@@ -158,7 +159,7 @@ def open_column(color: Any) -> Column:
 
 
 def _of_variable(cells: Any) -> Column:
-    """Values of the only variable of an AnnData object."""
+    """Column of the values of an AnnData object that has a single variable."""
     if cells.shape[1] != 1:
         raise InputError(
             f"the AnnData object has {cells.shape[1]} variables, and rows are colored by one: give it as "
@@ -179,7 +180,7 @@ def _of_result(result: Any) -> Column:
 
 
 def words_of(names: Any) -> tuple[str, ...]:
-    """All values of a column, as text."""
+    """All values of an array or file, as text; the argument is as for ``open_column``."""
     column = open_column(names)
     values = column.read(0, column.length)
     if column.categories is not None:
@@ -208,7 +209,9 @@ def _one_axis(column: Column) -> Column:
 
 
 def _at(place: str) -> Column:
-    """The column at a path; or else the column, such as a gene, of that name in the matrix at the path."""
+    """The column at a path; or else the column of that name, such as a gene, of the
+    matrix stored at the path.
+    """
     store, name = split_location(place)
     require_path(store)
     try:
@@ -263,7 +266,7 @@ def _npy(store: str, name: str) -> Column:
 
 
 def _in_group(root: Any, store: str, name: str) -> Column:
-    """An array of a group, a column of AnnData's ``obs``, by its path or its name alone, or a gene."""
+    """Column of a group: an array, a column of AnnData's ``obs`` (by path or by name alone), or a gene."""
     if not name and "labels" in root:
         name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
@@ -292,7 +295,7 @@ def _of_cells(root: Any, store: str, name: str) -> Column | None:
 
 
 def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
-    """A column of the matrix of a store by its name; or None, and a hint with a similar name."""
+    """A column of a stored matrix by its name; or None, and a hint with a similar name."""
     from rankfold.pipeline.formats import open_source
 
     try:
@@ -309,7 +312,7 @@ def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
 
 
 def _of_column(source: Source, at: int, name: str) -> Column:
-    """Read a column of a matrix into memory, 8 bytes a row. Counts are values too, not labels."""
+    """Column ``at`` of a matrix, read into memory, 8 bytes a row. Counts are values too, not labels."""
     rows = source.shape[0]
     values, block = np.empty(rows), np.empty((min(rows, GENE_ROWS), 1), source.dtype)
     for top in range(0, rows, GENE_ROWS):
@@ -332,7 +335,7 @@ def _with_names(column: Column, root: Any, path: str) -> Column:
 
 
 def _element(node: Any, place: str) -> Column:
-    """An array; or categories or nullable numbers, as AnnData writes them."""
+    """Column of an element as AnnData writes it: an array, categories or nullable numbers."""
     if hasattr(node, "shape"):
         attributes: Mapping[str, Any] = node.attrs
         if "categories" in attributes and hasattr(node, "file"):  # as older versions wrote them
@@ -399,7 +402,7 @@ def _opened(store: str) -> Iterator[Any]:
 
 
 def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[str] = ()) -> str:
-    """The column to read: one that is named, or the only one besides the index."""
+    """Name of the column to read: ``name`` if given, or the only one besides the index."""
     others = [each for each in header if each not in index]
     if not name and len(others) == 1:
         return others[0]
@@ -439,7 +442,7 @@ def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
-    """All fields as numbers; None if one is not a number."""
+    """A column of all fields as numbers; None if one is not a number."""
     for code in ("q", "d"):
         number: Any = int if code == "q" else _real
         with suppress(ValueError, OverflowError):

@@ -47,16 +47,16 @@ FLATTEST = 0.4
 """Least ratio of the shorter to the longer side; flatter data have a scale of their own along each axis."""
 
 BIN_PIXELS = {200_000: 4, 2_000_000: 3}
-"""Width of a bin in pixels, by the most points for which it holds; 2 for more."""
+"""Width of a bin in pixels, by the largest number of points for which it is used; 2 for more points."""
 
 SIGN_PIXELS, NAME_PIXELS = 17, 34
 """Approximate pixels that a character of a name takes across, and a name upwards."""
 
 FEW_ROWS = 0.02
-"""Share of the rows below which a name is drawn above its points."""
+"""Share of the rows below which the name of a label is drawn above its points, not among them."""
 
 STEPS = sorted(range(-3, 4), key=abs)
-"""Lines by which a name is moved to avoid others; near ones are tried first."""
+"""Numbers of lines of text by which a name is moved to avoid others; small moves are tried first."""
 
 MOST_SIGNS_INSIDE = 16
 """Most characters of a label among the points."""
@@ -73,7 +73,7 @@ VALUE_COLORS = ("viridis", 0.93)
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Labels with a color of their own, and the entry for the others."""
+    """Legend of labels: those with a color of their own, and one entry for all others."""
 
     names: tuple[str, ...]
     colors: tuple[str, ...]
@@ -81,7 +81,7 @@ class Legend:
     """Color of each label (labels + 1, 3), 0 to 255; the last is that of rows without a label."""
 
     labels: npt.NDArray[np.int64]
-    """Numbers of the labels with a color of their own, the most frequent first."""
+    """Codes of the labels with a color of their own, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Scatter:
     def _draw_names(self, axes: Axes, labels: Labels, theme: Theme) -> None:
         """Write labels where most of their points lie, so that readers need not rely on colors alone.
 
-        Labels of groups that overlap with others are in the legend alone.
+        Labels whose points overlap with those of others are in the legend alone.
         """
         from matplotlib.patheffects import withStroke
 

@@ -35,13 +35,13 @@ TIMES = ("time", "times", "date", "dates", "t", "year", "month", "day", "hour", 
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 MOST_POINTS = 4000
-"""Most points of a line; longer series have the minimum and maximum of half as many stretches."""
+"""Most points of a line; longer series show the minimum and maximum of each of half as many stretches."""
 
 SHOWN = 4
-"""Components that are drawn by default."""
+"""Number of components that are drawn by default."""
 
 WORDS = {"scores": "score", "U": "coordinate of U", "W": "coordinate of W"}
-"""Label of the y axis, by array of rows."""
+"""Labels of the y axis, by name of the array that is drawn."""
 
 HEIGHT, GAP, TITLE = 230, 96, 48
 """Pixels: height of one of several lines, gap between two, room for the title above each."""
@@ -60,7 +60,7 @@ class Line:
     y: str
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of its own."""
+        """Draw the series into axes that hold nothing else."""
         import matplotlib.dates
 
         dates: Any = matplotlib.dates
@@ -81,7 +81,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Series below each other."""
+    """Series of several components, one below the other."""
 
     lines: tuple[Line, ...]
     width: int = WIDTH
@@ -130,14 +130,15 @@ def _are_times(names: Names) -> bool:
 
 
 def series_of(result: Plottable, components: Sequence[int] | None = None) -> Series:
-    """Coordinates of the rows over time: the first of them by default."""
+    """Series of given components over time, counted from 1; by default of the first ones."""
     return Series(tuple(read_lines(result, components)))
 
 
 def read_lines(
     result: Plottable, components: Sequence[int] | None = None, sizes: Float64 | None = None
 ) -> list[Line]:
-    """A line for each given component, counted from 1, multiplied by its number in ``sizes``; one read.
+    """Series of each given component, counted from 1, multiplied by its entry of ``sizes`` (components,); one
+    read.
 
     Raises
     ------
@@ -168,7 +169,7 @@ def read_lines(
 
 
 def _times(names: Names | None, count: int) -> tuple[Array, str]:
-    """Positions of the rows along the axis of times, and the label of that axis."""
+    """Times (n,) of the rows, or else their coordinates along the time axis, and the label of that axis."""
     name = "row" if names is None else names.axes[0].name
     labels = None if names is None else names.labels
     if labels is None or len(labels) != count:
