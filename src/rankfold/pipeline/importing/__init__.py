@@ -1,16 +1,16 @@
-"""Write any matrix as a Zarr store that sweeps read well: ``rankfold import``.
+"""Write any matrix as a Zarr store with chunks that passes over it read fast: ``rankfold import``.
 
-Also a remedy when the chunks of a store are too tall for the memory. A matrix that can be read at any place
-is copied tile by tile. A file that is read from its beginning gives rows or stored numbers, or is first
+This also helps if the chunks of a store are too tall for the memory. A matrix of which any part can be read
+is copied tile by tile. A file that is read from its beginning yields rows or stored values, or is first
 unpacked. The store appears under its name only when it is complete.
 
     readers      files that are read from beginning to end
 
     chunking     chunks, codec and tiles of a store
-    tiles        copies of matrices that can be read at any place
-    rows         copies of files that give rows
-    csr_writer   copies of files that give the numbers of a sparse matrix
-    coo_sort     entries in any order, sorted within the memory
+    tiles        copies of matrices of which any part can be read
+    rows         copies of files that are read row by row
+    csr_writer   copies of files that hold the stored values of a sparse matrix
+    coo_sort     sorts entries that come in any order, and may exceed the memory
     identity     the source and request that a store was made from
 """
 
@@ -81,10 +81,10 @@ LAYOUTS = ("auto", "dense")
 
 
 CHUNKS = ("missing_chunks", "missing")
-"""Names of the option for missing chunks in a view of an input, new and former."""
+"""Names of the option of ``open`` for missing chunks: the present one and the former one."""
 
 OF_TABLES = ("numeric", "index_col")
-"""Options in a view of an input that hold for tables, which are read from their beginning."""
+"""Options of ``open`` that only hold for tables, which are read from their beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ImportReport:
     shape: tuple[int, int]
     dtype: str
     chunks: tuple[int, int]
-    """Rows and columns of a chunk; for a sparse matrix, 1 and the stored numbers of a chunk."""
+    """Rows and columns of a chunk; for a sparse matrix, 1 and the number of stored values in a chunk."""
 
     codec: str
     bytes_read: int
@@ -108,18 +108,18 @@ class ImportReport:
     """``dense``, or ``csr`` for a sparse group in AnnData's layout."""
 
     nnz: int | None = None
-    """Stored numbers of a sparse matrix."""
+    """Number of stored values of a sparse matrix; None for a dense one."""
 
     notes: tuple[str, ...] = ()
-    """Decisions about the file that its owner should know."""
+    """Notes for the owner of the file: how it was understood where it was ambiguous."""
 
     done_before: bool = False
-    """True if the same import had made the store before, so that nothing was done."""
+    """True if an earlier, equal import had made the store, so that nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Settings that hold for the whole import."""
+    """Settings of one import."""
 
     target: Path
     memory_bytes: int
@@ -132,13 +132,13 @@ class _Job:
     """Settings that decide the content of the store, in addition to the matrix."""
 
     identity: str | None = None
-    """Identity of the store to make; None if the source cannot be identified."""
+    """Digest of source and request (``identity.identity_of``); None if the source cannot be identified."""
 
     identify: Callable[[], str | None] = lambda: None
     """Computes the identity again from the present state of the source."""
 
     names: dict[str, Any] = field(default_factory=dict)
-    """Names of the rows and columns, for JSON."""
+    """Names of the rows and columns, in a form for JSON."""
 
     def publish(self, path: Path) -> None:
         """Move a complete store to its final name."""
@@ -174,10 +174,10 @@ def import_array(
     destination, overwrite : path, bool
         Folder of the new store; True to replace an existing store, at the very end.
     memory_bytes, chunk_bytes : int
-        Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
+        Most memory of buffers, source and encoders together. Size of a chunk, which holds full rows, unless
         256 of them take more than 64 MiB.
     dtype : str, optional
-        Type of the new store. Numbers that it cannot hold are an error; rounding is not.
+        Type of the new store. Values out of its range are an error; rounding is not.
     columns, without : names, optional
         Columns of a table to take, in this order, and to leave out.
     header : {"auto", "yes", "no"}
@@ -191,7 +191,7 @@ def import_array(
     progress : callable, optional
         Called now and then with bytes done and bytes in all.
     view : optional
-        Options of ``open``, for a matrix that can be read at any place.
+        Options of ``open``, for a matrix of which any part can be read.
 
     Returns
     -------
@@ -237,7 +237,9 @@ def import_array(
 
 
 def _require_local(destination: str | os.PathLike[str]) -> None:
-    """Raise ``OutputError`` for an address, also one that a ``Path`` has stripped of a slash."""
+    """Raise ``OutputError`` for a destination that is a URL, also one that ``Path``
+    has stripped of a slash.
+    """
     if re.match("[a-z][a-z0-9]+:/", os.fsdecode(destination)):
         raise OutputError(
             f"{destination} is not on a file system, and an import writes a folder there. Choose one, and "
@@ -306,7 +308,7 @@ def _names_of_matrix(source: Source) -> dict[str, Any]:
 
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
-    """Names of the columns of a table with a header, or of both sides of other files that have names."""
+    """Names of columns, or of rows and columns, that a file holds, in a form for JSON."""
     if isinstance(reader, CellRangerReader):
         rows, genes = reader.axes
         return names_as_json(Names.of([rows]), Names.of([genes]))
@@ -323,7 +325,7 @@ def _table_of(reader: Reader) -> NumericTable | SeveralTables | None:
 
 
 def _with_row_names(job: _Job, reader: Reader) -> _Job:
-    """The job with the names of the rows of a table, which were read with its numbers."""
+    """The job with the names of the rows of a table, which become known when its values are read."""
     table = _table_of(reader)
     if table is None or table.row_names is None:
         return job
@@ -333,12 +335,17 @@ def _with_row_names(job: _Job, reader: Reader) -> _Job:
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
-    """The option for missing chunks; by default ``fill`` for a store that lacks some, else ``error``."""
+    """Value of the option for missing chunks; by default ``fill`` if ``lacking`` (some
+    are missing), else ``error``.
+    """
     return view.get("missing_chunks") or view.get("missing") or ("fill" if lacking else "error")
 
 
 def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None]) -> _Job:
-    """The job with the identity of its store, from the request and the mark of the source."""
+    """The job with the identity of its store: a digest of the request and of the state of the source.
+
+    ``mark_source`` returns the fingerprint of the source, or None if it has none.
+    """
     request = {**job.request, "missing": missing}
 
     def identify() -> str | None:
@@ -349,7 +356,7 @@ def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None
 
 
 def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...]) -> ImportReport:
-    """Import a matrix that can be read at any place."""
+    """Import a matrix of which any part can be read, tile by tile."""
     plan = plan_tiles(_convert(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
@@ -359,7 +366,7 @@ def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...
 
 
 def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
-    """Import a file that is read from its beginning."""
+    """Import a file that can only be read from its beginning."""
     ticker, dtype = Ticker(job.progress, reader.total_bytes), None
     with working_folder(job.target, reader.total_bytes) as folder:
         if isinstance(reader, Archive):
@@ -384,7 +391,7 @@ def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
 
 
 def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copy:
-    """Copy a matrix in the working folder into chunks."""
+    """Copy a matrix, which was unpacked into the working folder, into the chunks of the new store."""
     plan = plan_tiles(_convert(source, job), folder, job.memory_bytes, job.chunk_bytes)
     ticker.total += plan.ticks
     return copy_tiles(plan, folder, ticker)
@@ -410,7 +417,11 @@ def _dense_report(copy: Copy, start: float, notes: tuple[str, ...]) -> ImportRep
 
 
 def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
-    """Report of a store that exists already and is whole; a damaged one of the same request is replaced."""
+    """The job, and the report of a complete store that an equal import has made; None
+    if there is no such store.
+
+    A damaged store of an equal import is to be replaced; anything else at the destination raises an error.
+    """
     if made_of(job.target, job.identity):
         damage = damage_of(job.target, sums=job.overwrite)
         if not damage:
@@ -422,7 +433,7 @@ def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
 
 
 def _report_before(target: Path, start: float) -> ImportReport:
-    """Report of a store that existed already, and was not changed."""
+    """Report of a complete store that existed already, so that nothing was read."""
     source, seconds = open_source(target), time.perf_counter() - start
     if isinstance(source, CsrSource):
         report = dataclasses.replace(_sparse_report(source, start, ()), bytes_read=0)

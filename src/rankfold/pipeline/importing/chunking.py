@@ -1,7 +1,8 @@
-"""The cut of an import: chunks of the new store, codec, and the tiles that are held in memory.
+"""Choose the chunks and the codec of a new store, and the tiles by which a matrix is copied into it.
 
-A tile is whole chunks of the new store. A source that cannot be split decodes a chunk again for every
-tile that overlaps it, so tiles extend along its chunks as far as memory allows.
+A tile is a block of whole chunks of the new store, which one thread holds in memory. If a chunk of the source
+can only be decoded as a whole, it is decoded again for every tile that overlaps it, so tiles extend along the
+chunks of the source as far as memory allows.
 """
 
 from __future__ import annotations
@@ -31,23 +32,29 @@ SAMPLE_BYTES = 4 * 2**20
 """Bytes of the block from the middle of the matrix that is compressed to choose the codec."""
 
 WORTH_IT = 0.15
-"""Least share of the bytes that compression must save; with less, reads pay and the disk gains little."""
+"""Least share of the bytes that compression must save; with less, slower reads cost
+more than disk space saved.
+"""
 
 DENSE_RATIO = 3.0
 """Compression ratio of lz4 above which zstd is used: bytes are few, and decoding fewer of them saves time."""
 
 STAGING_PAYS = 2.0
-"""Decodings above which a plain copy pays: decoded once and read once more, it beats three of them."""
+"""Average number of times that each element would be decoded above which an
+uncompressed copy is made first.
+
+The copy decodes once and is read once more, which takes less time than decoding three times.
+"""
 
 WRITE_COPIES = 3
-"""Chunks of memory that Zarr takes while it writes one: cut out, encoded, and room to encode into."""
+"""Memory that Zarr takes while it writes a chunk, in chunks: one cut out, one encoded, one to encode into."""
 
 WRITE_OVERHEAD = 8 * 2**20
 
 MOST_THREADS = 8
 
 MOST_TILES = 2**20
-"""Most tiles along an axis that are examined: further ones are like these."""
+"""Most tiles along an axis for which decodings are counted: further ones are assumed to be alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ PLAIN = Codec("none", 0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Chunks, tiles, codec and threads of one copy of a matrix."""
+    """Layout of one copy of a matrix: chunks, tiles (rows, columns), codec, and number of threads."""
 
     chunks: tuple[int, int]
     tile: tuple[int, int]
@@ -81,15 +88,15 @@ class Chunking:
 
 
 def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
-    """Chunks of the new store of a matrix; see ``chunks_of``."""
+    """Shape (rows, columns) of the chunks of the new store of a matrix; see ``chunks_of``."""
     return chunks_of(source.shape, source.dtype, chunk_bytes)
 
 
 def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) -> tuple[int, int]:
-    """Chunks of a store: full width of the short side if that is short enough, else tiles.
+    """Shape (rows, columns) of the chunks of a store: full width of the shorter side if it is short enough.
 
-    Sweeps run along the long side, so a line of chunks is then at most what a sweep holds at once,
-    compressed or not, and holds whole grains.
+    Passes over a matrix run along its longer side. The chunks side by side across it hold at most what a pass
+    holds in memory, compressed or not, and a multiple of the rows of one matrix product (a grain).
     """
     (rows, columns), itemsize = shape, dtype.itemsize
     long, short = max(rows, columns), min(rows, columns)
@@ -115,7 +122,7 @@ def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
 
 
 def codec_for(sample: npt.NDArray[Any]) -> Codec:
-    """Choose the codec that pays for numbers like these, which are contiguous."""
+    """Choose the codec by compressing a contiguous sample of the values."""
     import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
 
     def ratio(name: str, level: int) -> float:
@@ -131,7 +138,7 @@ def codec_for(sample: npt.NDArray[Any]) -> Codec:
 
 
 def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Chunking:
-    """Tile for chunks of this shape, and the number of threads that may hold one each."""
+    """Choose tiles for chunks of this shape, and the number of threads, each of which holds one tile."""
     rows, columns = source.shape
     least = memory_need(source, chunks, chunks)
     if least > memory_bytes:
@@ -164,7 +171,9 @@ def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: in
 
 
 def staging(source: Source, memory_bytes: int) -> Chunking | None:
-    """Layout of a plain copy with the chunks of the source; None if one chunk does not fit."""
+    """Layout of an uncompressed copy with the chunks of the source; None if one of
+    these exceeds the memory.
+    """
     chunks = (source.row_grid.longest, source.column_grid.longest)
     if memory_need(source, chunks, chunks) > memory_bytes:
         return None

@@ -1,8 +1,9 @@
-"""Sort the stored numbers of a sparse matrix by rows and columns, if they exceed the memory.
+"""Sort the stored values of a sparse matrix by row and column, also if they exceed the memory.
 
-A distribution sort: every number goes to one of several files by its place ``row * columns + column``; each
-file holds a range of places. A file that fits into memory is sorted there; one that does not is split in the
-same way again. Duplicates share a place, so they end up together and are summed in their original order.
+This is a distribution sort by the position ``row * columns + column``: every value goes to one of several
+files, each of which holds a range of positions. A file that fits into memory is sorted there; a larger one is
+split in the same way again. Duplicates have the same position, so they end up together and are summed in
+their original order.
 """
 
 from __future__ import annotations
@@ -23,29 +24,35 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.removal import remove
 
 SORT_BYTES = 96
-"""Bytes of memory that sorting one number takes: as read, its place, the order, and the output."""
+"""Bytes of memory that sorting takes for each stored value: as read, its position,
+the order, and the output.
+"""
 
 FAN_OUT = 256
 """Number of files that are written at a time."""
 
 Records = npt.NDArray[Any]
-"""Structured array with fields ``place`` and ``value``."""
+"""Structured array (entries,) with fields ``place``, the position ``row * columns +
+column``, and ``value``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """A file of numbers whose places are in a range."""
+    """A file of records whose positions are in ``range(first, last)``."""
 
     path: Path
     first: int
     last: int
-    """One past the largest place."""
+    """One more than the largest position."""
 
 
 def sorted_entries(
     blocks: Iterable[Entries], shape: tuple[int, int], dtype: np.dtype[Any], folder: Path, memory_bytes: int
 ) -> Iterator[Entries]:
-    """Stored numbers in order of rows, then columns, without duplicates; ``folder`` holds temporary files."""
+    """Yield stored values in order of rows, then columns, duplicates summed; ``folder``
+    takes temporary files.
+    """
     places = shape[0] * shape[1]
     if places >= 2**63:
         raise InputError(
@@ -60,7 +67,9 @@ def sorted_entries(
 
 
 def merge_duplicates(entries: Entries, columns: int) -> Entries:
-    """Numbers of whole rows in order, duplicates summed; unchanged if they are so already."""
+    """Sort the entries of whole rows by row and column, and sum duplicates; unchanged
+    if nothing is to be done.
+    """
     rows = entries.rows.astype(np.int64, copy=False)
     ahead = np.diff(rows), np.diff(entries.columns.astype(np.int64, copy=False))
     if bool(((ahead[0] > 0) | ((ahead[0] == 0) & (ahead[1] > 0))).all()):
@@ -83,7 +92,11 @@ def _records(entries: Entries, columns: int, record: np.dtype[Any]) -> Records:
 def _sort_blocks(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any], most: int
 ) -> Iterator[Records]:
-    """Distribute numbers to files, then sort each file, or distribute it again."""
+    """Yield all records in order of position: distribute them to files, then sort each
+    file or split it again.
+
+    ``most`` is the largest number of records that is sorted in memory.
+    """
     for bucket in _distribute(blocks, first, last, folder, record):
         count = os.path.getsize(bucket.path) // record.itemsize
         if bucket.last - bucket.first == 1:
@@ -99,7 +112,9 @@ def _sort_blocks(
 def _distribute(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any]
 ) -> list[_Bucket]:
-    """Write files of equal ranges between ``first`` and ``last``; empty ones are left out."""
+    """Distribute records to ``FAN_OUT`` files of equal ranges of positions; returns
+    those that hold any, in order.
+    """
     width = -(-(last - first) // FAN_OUT)
     starts = range(first, last, width)
     files: dict[int, Any] = {}
@@ -130,7 +145,7 @@ def _pieces(path: Path, record: np.dtype[Any], most: int) -> Iterator[Records]:
 
 
 def _in_order(block: Records) -> Records:
-    """Sort by place, and add the values of equal places."""
+    """Sort records by position, and sum the values of equal positions."""
     block = block[np.argsort(block["place"], kind="stable")]
     new = np.concatenate([[True], np.diff(block["place"]) != 0])
     if new.all():
@@ -147,6 +162,6 @@ def _in_order(block: Records) -> Records:
 
 
 def _one_place(pieces: Iterable[Records]) -> Records:
-    """Sum of a place that has more numbers than memory holds."""
+    """A single record: the sum of all values of one position, of which there are more than memory holds."""
     parts = np.concatenate([_in_order(piece) for piece in pieces])
     return _in_order(parts)

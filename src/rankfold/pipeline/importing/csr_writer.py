@@ -1,4 +1,4 @@
-"""Write the numbers of an ``EntryReader`` as a CSR group in AnnData's layout.
+"""Write the stored values of an ``EntryReader`` as a CSR group in AnnData's layout.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html#sparse-arrays. Columns of a row are
 sorted and unique, whatever the order in the file.
@@ -19,7 +19,9 @@ from rankfold.pipeline.importing.rows import GrowingArray
 from rankfold.pipeline.importing.tiles import Ticker, require_room
 
 TARGET_CHUNKS = 8192
-"""Number of files near which chunks of the stored numbers try to stay, by growing within bounds."""
+"""Number of chunk files of the stored values that is aimed at; chunks grow, within
+bounds, to stay near it.
+"""
 
 CHUNK_LENGTHS = (2**17, 2**22)
 
@@ -32,7 +34,7 @@ BLOCK_SHARE, SORT_SHARE = 4, 2
 def copy_entries(
     reader: EntryReader, folder: Path, dtype: np.dtype[Any], *, memory_bytes: int, ticker: Ticker
 ) -> CsrSource:
-    """Write all stored numbers into the group ``folder``; unsorted ones are sorted in a folder next to it."""
+    """Write all stored values into the group ``folder``; unsorted ones are sorted in a folder next to it."""
     # Sorted numbers are compressed at once; others are first written uncompressed, with their place.
     entry = (
         (4 + dtype.itemsize) / 2
@@ -70,12 +72,12 @@ def _in_order(
 
 
 def chunk_length(entries: int) -> int:
-    """Numbers per chunk for ``entries`` numbers in all."""
+    """Stored values per chunk, for a matrix with ``entries`` of them."""
     return min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
 
 
 class CsrWriter:
-    """Appends numbers in order of rows and columns to a new group."""
+    """Appends entries, in order of rows and columns, to a new CSR group."""
 
     def __init__(
         self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], entries: int, name: str
@@ -99,19 +101,23 @@ class CsrWriter:
         self.indptr.append(np.zeros(1, np.int64), name)
 
     def append(self, entries: Entries) -> None:
-        """Add numbers; a row may continue in the next call, so its end is written when another begins."""
+        """Append entries; the last row may continue in the next call, so its end in
+        ``indptr`` is written later.
+        """
         self._close_rows(int(entries.rows[-1]), entries.rows)
         self.data.append(entries.values, self.name)
         self.indices.append(entries.columns, self.name)
 
     def finish(self) -> None:
-        """Write the ends of the remaining rows, and buffered numbers."""
+        """Write the ends of the remaining rows to ``indptr``, and all buffered values."""
         self._close_rows(self.shape[0], np.empty(0, np.int64))
         for vector in (self.data, self.indices, self.indptr):
             vector.finish()
 
     def _close_rows(self, last: int, rows: Any) -> None:
-        """Write the ends of all rows before ``last``; ``rows`` are those of the numbers to be added next."""
+        """Append to ``indptr`` the ends of all rows before ``last``; ``rows`` are the
+        row indices of entries to be added next.
+        """
         for start in range(self.indptr.length - 1, last, POINTERS_CHUNK):
             row_numbers = np.arange(start, min(last, start + POINTERS_CHUNK))
             self.indptr.append(self.data.length + np.searchsorted(rows, row_numbers, side="right"), self.name)

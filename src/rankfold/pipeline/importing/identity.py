@@ -1,4 +1,5 @@
-"""Identity of an imported store, kept in it: by it, the same import is found done, or damaged.
+"""Identity of an imported store: a digest kept in it, by which a repeated import is recognized as already
+done.
 
 The attributes of the store hold the identity, and its manifest lengths and checksums of its files. Both are
 written before the store gets its name, so a store has them even if the import was killed right after that.
@@ -22,11 +23,11 @@ from rankfold.pipeline.storage.run_directory import digest
 ATTRIBUTE = "rankfold_import"
 
 EDITION = 1
-"""Version of what an import makes from the same source and request."""
+"""Version of the output of an import; raised when the same source and request give other bytes."""
 
 
 def identity_of(request: dict[str, Any], mark: str) -> str:
-    """Digest of the request and of the mark of the source."""
+    """Digest of the request and of the fingerprint of the source."""
     return digest({"request": request, "input": mark, "edition": EDITION})
 
 
@@ -39,7 +40,11 @@ def source_mark(source: Source) -> str | None:
 
 
 def file_mark(location: str) -> str:
-    """Digest of sizes and times of a file, or of files of a folder or a name with ``*``; addresses stay."""
+    """Digest of the sizes and times of a file, of all files of a folder, or of those
+    that a name with ``*`` matches.
+
+    A URL is only hashed as text.
+    """
     if is_address(location):
         return location
     if (places := matching_files(location)) is not None:
@@ -89,7 +94,9 @@ def require_unchanged(target: Path, identity: str | None, identify: Callable[[],
 
 
 def made_of(target: Path, identity: str | None) -> bool:
-    """True if the store at ``target`` was made from the same source in the same way, whole or damaged."""
+    """True if the store at ``target`` was made from the same source by the same
+    request, complete or damaged.
+    """
     return identity is not None and identity in (_attribute(target), request_in(target))
 
 

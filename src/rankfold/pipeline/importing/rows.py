@@ -1,11 +1,11 @@
-"""Write the rows of a ``RowReader`` in order.
+"""Write the rows of a ``RowReader`` in order to a new Zarr array.
 
-The number of rows is often known only at the end, so chunks are as for a tall matrix. A matrix that turns
+The number of rows is often known only at the end, so chunks are those for a tall matrix. A matrix that turns
 out to be wide is then copied once more into chunks that suit it.
 
 ``GrowingArray`` is a Zarr array whose length is known only when its last row is written.
 
-Rows are collected until a line of chunks is full, so every chunk is written once and whole. The array is
+Rows are collected until chunks side by side are full, so every chunk is written once and whole. The array is
 declared with a length beyond any real one; in the end its chunk files are moved under metadata with the
 right length: Zarr's own ``resize`` lists every chunk that might exist.
 """
@@ -50,11 +50,11 @@ ENDLESS = 2**40
 """Declared length of an array that is still growing."""
 
 Settle = Callable[[int], tuple[int, ...]]
-"""Function from the length of an array to its chunks, for arrays shorter than one line of chunks."""
+"""Function from the final length of an array to its chunks, for arrays shorter than one chunk."""
 
 
 class GrowingArray:
-    """Appends to a new array in ``folder``; the codec follows the first numbers that are written."""
+    """Zarr array in ``folder`` to which rows are appended; its codec is chosen by the first rows written."""
 
     def __init__(
         self,
@@ -104,7 +104,10 @@ class GrowingArray:
         self.fill = 0
 
     def _write(self, top: int) -> None:
-        """Write the buffer chunk by chunk: Zarr would encode a whole line of them at once."""
+        """Write the buffered rows from row ``top`` of the array on, chunk by chunk.
+
+        Zarr would otherwise encode all chunks side by side at once.
+        """
         for start in range(0, self.fill, self.chunks[0]):
             rows = slice(start, min(self.fill, start + self.chunks[0]))
             there = slice(top + rows.start, top + rows.stop)
@@ -128,7 +131,7 @@ class GrowingArray:
 
 
 BAND_SHARE = 4
-"""Divisor of the memory for the rows being collected, and for the reader of them."""
+"""Divisor of the memory: its share for the rows being collected, and for the reader that yields them."""
 
 
 def copy_rows(
@@ -167,7 +170,7 @@ def copy_rows(
 
 
 def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copy:
-    """Copy a matrix that is wide into chunks that suit it."""
+    """Copy a matrix that turned out to be wide again, into chunks that suit it."""
     rename(folder / "array", folder / "rows")
     source = source_at(str(folder / "rows"), "", missing="error")
     plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
@@ -184,7 +187,9 @@ def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker:
 def _band_chunks(
     name: str, columns: int, dtype: np.dtype[Any], memory_bytes: int, chunk_bytes: int
 ) -> tuple[int, int]:
-    """Chunks of a matrix of many rows, such that a line of them fits into its share of the memory."""
+    """Chunks for a matrix of unknown height, such that those side by side fit into
+    their share of the memory.
+    """
     row = columns * dtype.itemsize
     room = memory_bytes - WRITE_OVERHEAD
     height, width = chunks_of((ENDLESS, columns), dtype, min(chunk_bytes, room // (4 * WRITE_COPIES)))
@@ -200,6 +205,8 @@ def _band_chunks(
 
 
 def _require_space(growing: GrowingArray, folder: Path, share: float, name: str) -> None:
-    """Raise if the rest will not fit, judging by the bytes written for ``share`` of the file."""
+    """Raise if the remaining rows will not fit on the disk, judging by the bytes
+    written for ``share`` of the file.
+    """
     size = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
     require_room(int(size / max(share, 1e-9) - size), folder, name)

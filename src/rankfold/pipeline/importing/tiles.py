@@ -1,8 +1,8 @@
-"""Copy a matrix that can be read at any place, tile by tile, in threads.
+"""Copy a matrix of which any part can be read, tile by tile, in threads.
 
-Codecs decode whole chunks. Where the chunks of the source run across those of the new store (columns into
-rows), every tile would decode all of them again; then the source is first copied uncompressed, chunk by
-chunk.
+A tile is a block of whole chunks of the new store. Codecs decode whole chunks. If the chunks of the source
+run across those of the new store (columns into rows), every tile would decode all of them again; then the
+source is first copied uncompressed, chunk by chunk.
 
 An import works in a folder next to the destination, which appears under its name when complete. Until then
 the store lies in ``DESTINATION.partial-HOST-PID``. The host is part of the name because on a shared file
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import zarr
 
 Progress = Callable[[int, int], None]
-"""Called with bytes done and bytes in all."""
+"""Function called with the bytes done and the bytes in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,15 @@ class TilePlan:
     source: Source
     layout: Chunking
     stage: Chunking | None
-    """Layout of the intermediate plain copy, if one pays."""
+    """Layout of an intermediate uncompressed copy, if it saves time; else None."""
 
     memory_bytes: int
     need: int
-    """Bytes needed on the disk."""
+    """Bytes needed on the disk, for the store and the intermediate copy."""
 
     @property
     def ticks(self) -> int:
-        """Bytes that the progress counts in all."""
+        """Bytes in all that progress is reported of: twice those of the matrix with an intermediate copy."""
         return data_bytes(self.source) * (2 if self.stage else 1)
 
 
@@ -87,7 +87,7 @@ class Copy:
 
 
 def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int) -> TilePlan:
-    """Decide chunks, codec and tiles; raises if memory or disk are too small."""
+    """Choose chunks, codec and tiles of a new store; raises if memory or disk are too small."""
     chunks = chunk_shape(source, chunk_bytes)
     layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
     stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
@@ -109,7 +109,7 @@ def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
 
 
 def _copy(source: Source, folder: Path, layout: Chunking, ticker: Ticker) -> ZarrSource:
-    """Copy tile by tile; every thread has a buffer of its own and takes the next remaining tile."""
+    """Copy a matrix tile by tile; every thread has its own buffer and takes the next remaining tile."""
     array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
     (rows, columns), (height, width) = source.shape, layout.tile
     corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
@@ -194,7 +194,7 @@ class Ticker:
                 self.progress(self.done, self.total)
 
     def add(self, count: int) -> None:
-        """Add a tile. The callback runs in the thread that copied it, one at a time."""
+        """Report ``count`` more bytes done. The callback runs in the calling thread, one call at a time."""
         with self.lock:
             self.done += count
             if self.progress:
@@ -248,7 +248,9 @@ def require_place(target: Path, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str | None:
-    """Reason why what has the name of a store may not be replaced; None for a store that rankfold wrote."""
+    """Reason why the file or folder at ``target`` may not be replaced; None for a
+    store that rankfold wrote.
+    """
     if not (target / MANIFEST).is_file():
         return "was not made by rankfold"
     return not_ours(target)
@@ -274,7 +276,9 @@ def require_room(need: int, folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def working_folder(target: Path, need: int) -> Iterator[Path]:
-    """Folder next to ``target`` that is always removed at the end."""
+    """Make a folder next to ``target`` for the import, and remove it at the end of the
+    block, also after an error.
+    """
     _remove_leftovers(target)
     free = shutil.disk_usage(target.parent).free
     folder = target.with_name(f"{target.name}.partial-{socket.gethostname()}-{os.getpid()}")
@@ -323,7 +327,7 @@ def publish(draft: Path, target: Path, overwrite: bool) -> None:
     Raises
     ------
     OutputError
-        The name is taken by something that may not be replaced; the store is kept under another name.
+        The name now belongs to something that may not be replaced; the store is kept under another name.
     """
     flush_tree(draft)
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TYPES = (".png", ".svg")
 
 OURS = carries(MARK)
-"""Function that tells whether a file is a picture that rankfold made."""
+"""Function of a path: None for a picture that rankfold made, else a message that it is none."""
 
 
 def picture_output(

@@ -36,7 +36,7 @@ Reader = RowReader | EntryReader | Archive
 
 
 def open_reader(location: str, options: ReadOptions) -> Reader | None:
-    """Reader of a file from its beginning; None for a file that can be read at any place."""
+    """Reader of a file from its beginning; None for a file of which any part can be read."""
     if is_address(location):
         return None
     path, part = split_location(location)
@@ -59,7 +59,7 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
 
 
 def sparse_reader(source: CompressedSource) -> CompressedReader | LinesReader:
-    """Reader of a sparse matrix that can be read at any place, to be written anew."""
+    """Reader of a sparse matrix of which any part can be read, to be written anew."""
     if not isinstance(source, CsrSource):
         return LinesReader(source)
 

@@ -25,24 +25,24 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.regular import bounded_lines
 
 WHOLE = "matrix"
-"""Name after ``::`` that selects all features."""
+"""Name after ``::`` in a path that selects all features, not only genes."""
 
 MOST_FEATURES = 2**24
-"""Most features whose names are read."""
+"""Most features of a file whose names are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRangerReader:
-    """Reader of cells x genes, one entry to a line."""
+    """Reader of a cells x genes matrix from a MatrixMarket file, one entry to a line."""
 
     inner: CoordinateReader
-    """Reader of genes x cells."""
+    """Reader of the genes x cells matrix in the file."""
 
     axes: tuple[Axis, Axis]
     """Axes of cells and genes."""
 
     places: npt.NDArray[np.int64] | None
-    """Column of each feature, -1 if it is left out; None for all in order."""
+    """Column index of each feature of the file, -1 if it is left out; None for all in order."""
 
     notes: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class CellRangerReader:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Cells and genes."""
+        """Numbers of cells and genes."""
         return self.axes[0].length, self.axes[1].length
 
     @property
@@ -77,7 +77,7 @@ class CellRangerReader:
         return self.inner.total_bytes
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Entries of some lines; see ``EntryReader``."""
+        """Yield the entries of some lines, with rows and columns exchanged; see ``EntryReader``."""
         for entries, count in self.inner.blocks(memory_bytes):
             cells, genes, values = entries.columns, entries.rows, entries.values
             if self.places is not None:
@@ -88,7 +88,7 @@ class CellRangerReader:
 
 
 def cell_ranger_reader(files: Files, part: str, options: ReadOptions) -> CellRangerReader:
-    """Reader of the matrix of some files; ``part`` chooses its features: genes, all, or those of a type."""
+    """Reader of a matrix of Cell Ranger; ``part`` chooses its features: genes, all, or those of a type."""
     inner = matrix_market_reader(files.matrix, options)
     if not isinstance(inner, CoordinateReader):
         raise InputError(
@@ -128,7 +128,7 @@ def _features(path: str, count: int) -> tuple[list[str], list[str]]:
 
 
 class _Labels:
-    """Lines of a file, one per place of an axis, from which slices are taken in order."""
+    """Lines of a file, one for each row or column, from which slices are taken in order."""
 
     def __init__(self, path: str, count: int) -> None:
         self.path, self.shape, self.lines = path, (count,), self._read(path, count)

@@ -1,7 +1,8 @@
-"""Sparse matrices kept line by line, CSR or CSC, or as triplets, in vectors that are read once.
+"""Readers of sparse matrices in CSR, CSC or COO (triplets), whose vectors are each read once, in order.
 
-The vectors may be slices of an open file or streams that only go forward, so numbers are taken
-from each of them in order. CSC gives its numbers in the order of columns: they are sorted later.
+The vectors may be slices of an open file or streams that only go forward, so entries are taken from each of
+them in order. CSC yields entries in the order of columns: they are sorted later. Lines are rows in CSR,
+columns in CSC.
 """
 
 from __future__ import annotations
@@ -19,26 +20,28 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.importing.readers.reader import Entries
 
 ENTRY_BYTES = 64
-"""Bytes of memory of one entry of a block: index, value, line, and copies while it is checked and joined."""
+"""Bytes of memory for each entry of a block: index, value, line, and copies while it
+is checked and joined.
+"""
 
 FEWEST = 4096
-"""Least numbers of a block that are read at once, however small the memory."""
+"""Least number of entries that are read at once, however small the memory."""
 
 
 class Vector(Protocol):
-    """Numbers that are read in order."""
+    """One-dimensional array that is read in order, once."""
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read numbers ``start:stop``, where ``start`` is the last ``stop``."""
+        """Read the elements ``start:stop``; ``start`` must be the ``stop`` of the previous call."""
 
 
 Opener = Callable[[], contextlib.AbstractContextManager[dict[str, Vector]]]
-"""Opens the vectors by name: data, indices and indptr, or data, row and col."""
+"""Opens the vectors of a matrix, by name: data, indices and indptr, or data, row and col."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedReader:
-    """Reader of a sparse matrix line by line, CSR or CSC."""
+    """Reader of a sparse matrix in CSR or CSC from vectors that are read in order."""
 
     name: str
     shape: tuple[int, int]
@@ -52,16 +55,18 @@ class CompressedReader:
 
     @property
     def in_row_order(self) -> bool:
-        """True for CSR; CSC gives its numbers column by column."""
+        """True for CSR; CSC yields its entries column by column."""
         return self.by == "rows"
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the stored numbers, decoded."""
+        """Bytes of the stored values, decoded."""
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield whole lines, as many as fit but at least one; see ``EntryReader``."""
+        """Yield the entries of whole lines, as many as fit into memory but at least
+        one; see ``EntryReader``.
+        """
         lines, short = self.shape if self.by == "rows" else self.shape[::-1]
         with self.vectors() as vectors:
             for top, ends in self._groups(vectors["indptr"], lines, memory_bytes):
@@ -77,7 +82,11 @@ class CompressedReader:
     def _groups(
         self, indptr: Vector, lines: int, memory_bytes: int
     ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yield groups of lines whose numbers fit into memory: the first line, and the ends of all."""
+        """Yield groups of lines whose entries fit into memory: index of the first line,
+        and ``indptr`` of the group.
+
+        ``indptr`` has one element more than the group has lines.
+        """
         most, step = max(1, memory_bytes // ENTRY_BYTES), max(1, memory_bytes // ENTRY_BYTES)
         last = indptr.take(0, 1).astype(np.int64)
         if last[0] != 0:
@@ -102,7 +111,7 @@ class CompressedReader:
 
 @dataclass(frozen=True, slots=True)
 class LinesReader:
-    """Reader of a sparse matrix that can be read at any place, line by line."""
+    """Reader of a sparse matrix of which any lines can be read, such as one in memory."""
 
     source: CompressedSource
     notes: tuple[str, ...] = field(default=())
@@ -119,12 +128,12 @@ class LinesReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
+        """Type of the values."""
         return self.source.dtype
 
     @property
     def entry_count(self) -> int:
-        """Number of stored numbers."""
+        """Number of stored values."""
         return self.source.nnz
 
     @property
@@ -134,11 +143,13 @@ class LinesReader:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the stored numbers, decoded."""
+        """Bytes of the stored values, decoded."""
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield whole lines, as many as fit but at least one; see ``EntryReader``."""
+        """Yield the entries of whole lines, as many as fit into memory but at least
+        one; see ``EntryReader``.
+        """
         is_rows, count = self.source.by == "rows", self.shape[0 if self.source.by == "rows" else 1]
         most, stored = self._most_numbers(memory_bytes), 0
         for top in range(0, count, most):
@@ -152,7 +163,7 @@ class LinesReader:
                     yield Entries(rows, columns, lines.data), stored * self.dtype.itemsize
 
     def _most_numbers(self, memory_bytes: int) -> int:
-        """Numbers of a block that fit into memory, including the memory of reading them."""
+        """Number of entries of a block that fit into memory, counting what reading them takes."""
         most = max(FEWEST, memory_bytes // (2 * ENTRY_BYTES))
         while most > FEWEST and 2 * ENTRY_BYTES * most + self.source.sparse_bytes(most) > memory_bytes:
             most = max(FEWEST, most // 2)
@@ -160,7 +171,11 @@ class LinesReader:
 
 
 def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last + 1 of groups of lines with at most ``most`` numbers, but at least one line."""
+    """Yield (first, last + 1) of groups of lines with at most ``most`` entries each,
+    but at least one line.
+
+    ``ends`` is their ``indptr`` (lines + 1,).
+    """
     first, count = 0, len(ends) - 1
     while first < count:
         after = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
@@ -171,7 +186,7 @@ def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[in
 
 @dataclass(frozen=True, slots=True)
 class TripletReader:
-    """Reader of rows, columns and values in vectors of the same length, in any order."""
+    """Reader of a sparse matrix in COO: vectors of rows, columns and values, in any order."""
 
     name: str
     shape: tuple[int, int]
@@ -187,11 +202,11 @@ class TripletReader:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the stored numbers, decoded."""
+        """Bytes of the stored values, decoded."""
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield pieces of the vectors; see ``EntryReader``."""
+        """Yield the entries of successive slices of the vectors; see ``EntryReader``."""
         step = max(1, memory_bytes // ENTRY_BYTES)
         with self.vectors() as vectors:
             for start in range(0, self.entry_count, step):
@@ -203,7 +218,7 @@ class TripletReader:
 
 
 def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
-    """Raise ``ChunkError`` unless shapes and types, by name, fit vectors of a sparse matrix."""
+    """Raise ``ChunkError`` unless the shapes and types of vectors, by name, suit a sparse matrix."""
     for vector, (shape, dtype) in vectors.items():
         if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
             kind = "numbers" if vector == "data" else "whole numbers"
@@ -213,7 +228,10 @@ def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.d
 
 
 def require_inside(name: str, vector: str, indices: npt.NDArray[Any], start: int, length: int) -> None:
-    """Raise ``ChunkError`` unless all indices are in ``range(length)``; the first has number ``start``."""
+    """Raise ``ChunkError`` unless all indices are in ``range(length)``.
+
+    For the message, ``start`` is the position in ``vector`` of the first of them.
+    """
     if len(indices) and (indices.min() < 0 or indices.max() >= length):
         wrong = int(np.argmax((indices < 0) | (indices >= length)))
         raise ChunkError(

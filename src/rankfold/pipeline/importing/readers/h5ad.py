@@ -32,12 +32,12 @@ from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import memory_argument
 
 DECODE_FACTOR = 3
-"""Memory of reading a block, as a multiple of its size: the block, and chunks being decoded."""
+"""Memory of reading a block, as a multiple of its size: the block itself, and chunks being decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetReader:
-    """Reader of a dense dataset, some rows at a time."""
+    """Reader of a dense two-dimensional HDF5 dataset, some rows at a time."""
 
     name: str
     path: str
@@ -46,17 +46,17 @@ class DatasetReader:
     columns: int
     dtype: np.dtype[Any]
     chunk: tuple[int, int]
-    """Rows and columns that are decoded together."""
+    """Rows and columns of a chunk of the dataset, which is decoded as a whole."""
 
     notes: tuple[str, ...] = field(default=())
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all numbers."""
+        """Bytes of all values."""
         return self.rows * self.columns * self.dtype.itemsize
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield rows, in whole chunks if they fit; see ``RowReader``."""
+        """Yield blocks of rows, in whole chunks if these fit into memory; see ``RowReader``."""
         row = self.columns * self.dtype.itemsize
         chunk_bytes = 2 * self.chunk[0] * self.chunk[1] * self.dtype.itemsize
         if chunk_bytes + row > memory_bytes:
@@ -74,18 +74,20 @@ class DatasetReader:
 
 
 class DatasetVector:
-    """Numbers of a one-dimensional dataset."""
+    """One-dimensional HDF5 dataset, read in order; a ``Vector``."""
 
     def __init__(self, dataset: Any, name: str) -> None:
         self.dataset, self.name = dataset, name
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Numbers ``start:stop``."""
+        """Read the elements ``start:stop``."""
         return _read(self.dataset, start, stop, self.name)
 
 
 def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader | None:
-    """Reader of the matrix ``key`` of the file, by default ``X``; None for a data frame, read in place."""
+    """Reader of the matrix ``key`` of the file, by default ``X``; None for a data
+    frame, of which any part can be read.
+    """
     key = key or "X"
     name = f"{path}::{key}"
     h5py = library("h5py", extra="formats", what=f"reading {path}")

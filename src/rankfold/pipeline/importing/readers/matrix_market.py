@@ -39,25 +39,25 @@ TYPES = {
     "unsigned-integer": "uint64",
     "pattern": "float32",
 }
-"""Type of the numbers by the field of the header; a pattern is ones."""
+"""Type of the values by the field of the header; a pattern, which stores none, is a matrix of ones."""
 
 WHOLE = rb"[+-]?\d++"
 NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?|(?i:nan|inf(?:inity)?))"
 VALUES = {"real": NUMBER, "double": NUMBER, "integer": WHOLE, "unsigned-integer": rb"\+?\d++", "pattern": b""}
-"""Pattern of a number, by the field of the header."""
+"""Regular expression of a value, by the field of the header."""
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 LINE_FACTOR = 24
-"""Memory of parsing, as a multiple of the text: a line of 6 bytes is two indices and a number, twice."""
+"""Memory of parsing, as a multiple of the text: a line of 6 bytes is two indices and a value, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
 
 HEAD_LINE = 2**20
-"""Most bytes of a line before the numbers."""
+"""Most bytes of a line of the header."""
 
 HEAD_LINES = 2**16
-"""Most lines before the numbers."""
+"""Most lines of the header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Head:
     field: str
     symmetry: str
     sizes: tuple[int, ...]
-    """Numbers of rows, columns and, in coordinate layout, entries."""
+    """Number of rows, of columns and, in coordinate layout, of entries."""
 
     lines: int
     """Number of lines of the header."""
@@ -78,7 +78,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class CoordinateReader:
-    """Reader of a sparse matrix, one entry to a line."""
+    """Reader of a sparse matrix in coordinate layout: one entry to a line."""
 
     name: str
     path: str
@@ -92,7 +92,7 @@ class CoordinateReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers, by the field of the header."""
+        """Type of the values, by the field of the header."""
         return np.dtype(TYPES[self.head.field])
 
     @property
@@ -145,7 +145,7 @@ class CoordinateReader:
 
 @dataclass(frozen=True, slots=True)
 class PackedArray:
-    """A dense matrix, stored column by column: it is unpacked to a file in Fortran order."""
+    """Dense matrix in array layout, column by column, which is unpacked to a file in Fortran order."""
 
     name: str
     path: str
@@ -155,11 +155,11 @@ class PackedArray:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the numbers."""
+        """Bytes of the values, once unpacked."""
         return self.head.sizes[0] * self.head.sizes[1] * 8
 
     def unpack(self, folder: Path, progress: Any) -> Source:
-        """Write the numbers in their order to a ``.npy`` file, and open it."""
+        """Write the values, in the order of the file, to a ``.npy`` file, and open it."""
         dtype, target, numbers_read = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
@@ -238,7 +238,9 @@ def _head(file: IO[bytes], path: str) -> _Head:
 
 
 def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of nonempty lines, the number of their first line, and bytes of the file read so far."""
+    """Yield blocks of nonempty lines, the number of their first line, and the bytes
+    of the file read so far.
+    """
     size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
     try:
@@ -265,7 +267,7 @@ def _without_empty_lines(block: bytes) -> bytes:
 
 
 def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
-    """Raise for the first line that is not an entry, or a number; checks 130 MB of text a second."""
+    """Raise for the first line that is not an entry, or a value; checks 130 MB of text a second."""
     grammar, what = _grammar(head.layout, head.field)
     end = grammar.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
     if end < len(text):
@@ -276,7 +278,7 @@ def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
 
 @functools.cache
 def _grammar(layout: str, kind: str) -> tuple[re.Pattern[bytes], str]:
-    """Pattern that matches any number of lines, and a description of one."""
+    """Regular expression that matches any number of lines, and a description of one line."""
     number = "a whole number" if "integer" in kind else "a number"
     if layout == "array":
         words, what = [VALUES[kind]], number

@@ -1,7 +1,7 @@
 """Compressed ``.npz`` files, and those that ``scipy.sparse.save_npz`` writes.
 
-A deflated member can only be read forward. A matrix is unpacked next to the destination and then read at any
-place, whatever its order in memory; the vectors of a sparse one are read side by side.
+A deflated member can only be read forward. A matrix is unpacked next to the destination, whatever its order
+in memory, so that any part of it can be read; the vectors of a sparse one are read in step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PackedMember:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """No notes."""
+        """Empty: nothing about it is ambiguous."""
         return ()
 
     def unpack(self, folder: Path, progress: Any) -> Source:
@@ -72,7 +72,7 @@ class PackedMember:
 
 
 def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletReader | None:
-    """Reader of a ``.npz`` file from its beginning; None if it can be read at any place."""
+    """Reader of a ``.npz`` file from its beginning; None if any part of the matrix can be read."""
     if not part and is_sparse(path):
         return _sparse(path, npz_members(path))
     member = choose_member(path, part)
@@ -121,14 +121,14 @@ def _open_vectors(path: str, names: tuple[str, ...]) -> Iterator[dict[str, Vecto
 
 
 class ForwardVector:
-    """Numbers of a member, read in order."""
+    """One-dimensional member of a ``.npz`` file, read in order; a ``Vector``."""
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         self.name, self.file = name, file
         (self.length,), _, self.dtype = header_in(file)
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read the next ``stop - start`` numbers."""
+        """Read the next ``stop - start`` elements."""
         byte_count = (stop - start) * self.dtype.itemsize
         try:
             data = self.file.read(byte_count)

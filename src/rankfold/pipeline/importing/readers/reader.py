@@ -1,9 +1,9 @@
 """Protocols of files that can only be read from their beginning, as an import sees them.
 
-A ``RowReader`` gives rows, an ``EntryReader`` the stored numbers of a sparse matrix. Both are read once,
+A ``RowReader`` yields rows, an ``EntryReader`` the stored values of a sparse matrix. Both are read once,
 in blocks whose memory the caller sets, and report their progress.
 
-An ``Archive`` is a matrix that is first unpacked to a plain file, which can then be read at any place.
+An ``Archive`` is a matrix that is first unpacked to a plain file, of which any part can then be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rankfold.pipeline.data.source import Source
 
 
 class Entries(NamedTuple):
-    """Stored numbers of a sparse matrix."""
+    """Stored values of a sparse matrix, with the row and the column of each: three vectors (count,)."""
 
     rows: npt.NDArray[Any]
     columns: npt.NDArray[Any]
@@ -27,7 +27,7 @@ class Entries(NamedTuple):
 
 
 class MatrixFile(Protocol):
-    """Facts that readers of rows and of entries give of a file."""
+    """What readers of rows and of entries have in common: facts about the file."""
 
     @property
     def name(self) -> str:
@@ -35,15 +35,15 @@ class MatrixFile(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers in the blocks."""
+        """Type of the values in the blocks."""
 
     @property
     def total_bytes(self) -> int:
-        """Bytes to read in all; each block reports how many are done."""
+        """Bytes to read in all; with each block, readers yield how many have been read."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Decisions about the file that its owner should know."""
+        """Notes for the owner of the file: how it was understood where it was ambiguous."""
 
 
 class RowReader(MatrixFile, Protocol):
@@ -51,18 +51,19 @@ class RowReader(MatrixFile, Protocol):
 
     @property
     def columns(self) -> int:
-        """Numbers in a row."""
+        """Number of columns."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield blocks of rows from first to last, and bytes done; a block is valid until the next is read.
+        """Yield blocks (rows, columns) from first to last, each with the bytes of the file read so far.
 
-        Raises ``ChunkError`` for a damaged file and ``DataError`` for text that is no number.
+        A block is valid until the next is read. Raises ``ChunkError`` for a damaged file and ``DataError``
+        for text that is no number.
         """
 
 
 @runtime_checkable
 class EntryReader(MatrixFile, Protocol):
-    """A sparse matrix whose stored numbers are read in the order of the file."""
+    """A sparse matrix whose stored values are read in the order of the file."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -70,14 +71,16 @@ class EntryReader(MatrixFile, Protocol):
 
     @property
     def entry_count(self) -> int:
-        """Approximate number of stored numbers."""
+        """Approximate number of stored values."""
 
     @property
     def in_row_order(self) -> bool:
         """True if rows never decrease, and a block holds whole rows."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield blocks of stored numbers, with checked indices, and bytes done."""
+        """Yield blocks of stored values, with checked indices, each with the bytes
+        of the file read so far.
+        """
 
 
 # Unpacked first -----------------------------------------------------------------------------------
@@ -96,18 +99,20 @@ class Archive(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the plain file."""
+        """Bytes of the plain file, once unpacked."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Decisions about the file that its owner should know."""
+        """Notes for the owner of the file: how it was understood where it was ambiguous."""
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write the plain file into ``folder`` and open it; calls ``progress`` with the bytes done."""
+        """Write the plain file into ``folder`` and open it; calls ``progress`` with
+        the bytes written so far.
+        """
 
 
 def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
-    """Copy the rest of ``file`` to ``target``; ``ValueError`` for more than ``most`` bytes."""
+    """Copy the remaining bytes of ``file`` to ``target``; ``ValueError`` if there are more than ``most``."""
     byte_count = 0
     with open(target, "wb") as out:
         while piece := file.read(COPY_BYTES):
@@ -119,6 +124,6 @@ def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], 
 
 
 def write_columns_header(out: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
-    """Begin a ``.npy`` file whose numbers follow column by column."""
+    """Write the header of a ``.npy`` file in Fortran order, whose values follow column by column."""
     header = {"descr": dtype.str, "fortran_order": True, "shape": shape}
     np.lib.format.write_array_header_2_0(out, header)

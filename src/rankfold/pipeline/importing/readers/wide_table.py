@@ -1,4 +1,4 @@
-"""Parquet files of so many columns that a page of each does not fit into memory."""
+"""Parquet files with so many columns that a page (unit of decoding) of each does not fit into memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from rankfold.pipeline.formats.tables.parquet import (
 from rankfold.pipeline.importing.readers.reader import write_columns_header
 
 PAGE_BYTES = 2**20
-"""Bytes of a page, as writers choose it. For every column, a page, its dictionary and its bytes are held."""
+"""Bytes of a page, as writers usually choose. For every column, a page, its dictionary
+and its bytes are held.
+"""
 
 
 def fit_columns(table: ParquetReader, memory_bytes: int) -> ParquetReader | WideTable:
@@ -52,7 +54,7 @@ def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
 class WideTable:
     """A table of so many columns that a page of each does not fit into memory.
 
-    Some columns at a time are written to a file in Fortran order, which can then be read at any place.
+    Some columns at a time are written to a file in Fortran order, of which any part can then be read.
     """
 
     table: ParquetReader
@@ -60,7 +62,9 @@ class WideTable:
 
     @property
     def at_a_time(self) -> int:
-        """Columns whose pages take a quarter of the memory; the allocator keeps about as much again."""
+        """Number of columns whose pages take a quarter of the memory; the allocator
+        keeps about as much again.
+        """
         return max(1, self.memory_bytes // 4 // (3 * PAGE_BYTES))
 
     @property
@@ -70,12 +74,12 @@ class WideTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes of the table."""
+        """Notes for the owner of the table: how it was understood where it was ambiguous."""
         return self.table.notes
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the numbers."""
+        """Bytes of the values, once unpacked."""
         return self.table.rows * self.table.columns * self.table.dtype.itemsize
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
@@ -100,6 +104,6 @@ class WideTable:
 
 
 def _give_back(path: str) -> None:
-    """Return memory that Arrow and the heap keep for later use, since the next steps do not reuse it."""
+    """Return memory that Arrow and the heap keep for later use, since the import does not need it again."""
     load_arrow(path).default_memory_pool().release_unused()
     return_freed_memory()
