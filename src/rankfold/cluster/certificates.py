@@ -18,7 +18,8 @@ OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
 @contextlib.contextmanager
 def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Make the TLS settings of a scheduler and the matching options of its workers.
+    """Yield the TLS settings of a Dask scheduler, and the command-line options by which its workers match
+    them.
 
     The files that they name lie in ``folder``, readable by the user alone, until the block ends. TLS is also
     used where Dask's configuration requires it: ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``. Without

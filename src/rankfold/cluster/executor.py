@@ -1,4 +1,6 @@
-"""Places where a run takes place: the budget is known before anything starts; workers start with the work."""
+"""Places where a run is executed: the budget is known before anything starts; workers start when a run
+begins.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,10 @@ class Executor(Protocol):
         """Raise if something is missing, as far as that is known before anything is written."""
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
 
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> AbstractContextManager[Scheduler]:
-        """Start the workers for a run; nothing of them is left when the block ends."""
+        """Start the workers for a run and yield its scheduler; all workers have ended when the block ends."""
 
 
 def choose_executor(
@@ -54,7 +56,7 @@ def choose_executor(
     client: Any = None,
     device: str | None = None,
 ) -> Executor:
-    """The place that the arguments of a call describe.
+    """The place of execution that the arguments of a call describe.
 
     A client takes precedence, if it is given or if it is active and nothing else is said. Then comes
     ``cluster``: this machine, the job of SLURM or the processes of MPI that this process runs in, or the
@@ -121,7 +123,10 @@ def _choose(
 
 
 def _on_devices(workers: int | None, threads: int | None, memory: str | int | None) -> Executor:
-    """This process for one GPU, or one process for each of several; all threads but one read."""
+    """Threads of this process for one GPU, or worker processes for several, one GPU each.
+
+    Each has one thread that computes on its GPU; its other threads read.
+    """
     count = positive_count("workers", workers) or max(1, len(visible_devices()))
     cores = positive_count("threads", threads) or max(1, usable_cores() // count)
     budget = Budget(_memory(memory, count), 1, count, gpus=1, readers=max(1, cores - 1))
@@ -144,5 +149,7 @@ def positive_count(name: str, value: object) -> int | None:
 
 
 def _memory(memory: str | int | None, processes: int) -> int:
-    """Bytes that one process may use: by default half of the free memory, shared among the processes."""
+    """Bytes that one of ``processes`` processes may use: by default half of the free
+    memory, shared equally.
+    """
     return available_bytes() // 2 // processes if memory is None else parse_bytes(memory)

@@ -1,4 +1,4 @@
-"""A job of half a minute that checks a node as a worker would see it.
+"""A SLURM job of half a minute that checks a node as a worker would see it.
 
 It has the directives and the prologue of a profile, one core, and a folder that is removed afterwards.
 The job is canceled whatever happens to this process; see ``leftovers``.
@@ -49,11 +49,13 @@ MINUTES = 2
 """Longest walltime of the job, in minutes."""
 
 SEEN_SECONDS = 30.0
-"""Seconds that a file of an ended job may take to appear on this machine."""
+"""Seconds after the end of a job within which its files must become visible on this machine."""
 
 
 def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = None) -> Iterator[Finding]:
-    """Submit the job, wait for its start as long as the profile allows, and yield its findings."""
+    """Submit the job, wait for its start (``wait_seconds``, or as long as the profile
+    allows), and yield findings.
+    """
     try:
         answer = _answer(profile, folder, profile.wait_seconds if wait_seconds is None else wait_seconds)
     except RankfoldError as error:
@@ -92,13 +94,15 @@ def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
 
 
 def probe_job(profile: Profile, where: Path) -> JobScript:
-    """The job that would be submitted; its name, and that of its folder, end in a random number."""
+    """The job that would check a node; its name, and that of its folder, end in a random number."""
     script = probe_script(profile, f"{NAME}RUN", where.absolute() / f"{FOLDER}RUN")
     return whole_job("the doctor's look at a node", script)
 
 
 def probe_script(profile: Profile, name: str, folder: Path) -> str:
-    """Script of the job: one core of a worker's share, the same environment, and the module ``node``."""
+    """Script of the job: it requests one core, sets up a worker's environment, and
+    runs the module ``node``.
+    """
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
     options = [
         f"--job-name={name}",
@@ -125,7 +129,7 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
 
 
 def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any]:
-    """Submit the job and return the answer of its node; job and folder are removed before this returns."""
+    """Submit the job and return what its node reports; job and folder are removed before this returns."""
     name, token = f"{NAME}{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     address = address_of(profile.scheduler_interface or profile.interface)
     with _folder_for_a_while(where) as folder, socket.create_server((address, 0)) as listening:
@@ -161,7 +165,7 @@ def _folder_for_a_while(where: Path) -> Iterator[Path]:
 
 
 def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
-    """Wait until the node has written its address."""
+    """Wait until the node has written its address into the folder."""
     until, last_poll, over_since = time.monotonic() + wait_seconds, 0.0, 0.0
     while load_json(folder / NODE) is None:
         now = time.monotonic()

@@ -1,7 +1,8 @@
-"""Checks of what a run needs from a machine: one finding each. They leave no files.
+"""Checks of what a run needs from a machine: each returns one finding. They leave no files.
 
 The same checks run here and, by ``node``, on a node of a cluster. None of them raises: what cannot be
-determined is reported as such. ``slurm`` asks SLURM, ``job`` submits a job.
+determined is reported as such. The driver is the process in which a run was started; workers are its
+processes elsewhere. Checks that ask SLURM or submit a job are in ``slurm`` and ``job``.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def check_packages() -> Finding:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that matter to results and to messages between processes."""
+    """Versions, by package, of those that matter to results and to messages between processes."""
     return {name: version for name in PACKAGES if (version := _version(name))}
 
 
@@ -120,7 +121,7 @@ def _version(name: str) -> str | None:
 
 
 def check_blas() -> Finding:
-    """Find the BLAS, and check that it keeps to one thread when told so."""
+    """Find the BLAS library, and check that it uses one thread when limited to one."""
     from threadpoolctl import threadpool_info
 
     with one_blas_thread():
@@ -142,7 +143,7 @@ def check_open_files() -> Finding:
 
 
 def check_cores_and_memory() -> Finding:
-    """Check the cores and the memory that a run without options has."""
+    """Report the cores and the memory that a run uses by default."""
     there, limit = available_bytes(), memory_limit()
     capacity = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
     if limit is not None:

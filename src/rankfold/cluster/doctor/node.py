@@ -22,13 +22,13 @@ from rankfold.pipeline.units import format_bytes
 
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
-"""Seconds for the driver to connect back."""
+"""Seconds that the node waits for the driver to connect."""
 
 REQUEST, NODE, ANSWER = "request.json", "node.json", "answer.json"
 
 
 def main(folder: Path) -> None:
-    """Answer the request in a folder."""
+    """Run the checks that the request in a folder asks for, and write the findings into it."""
     request = load_json(folder / REQUEST)
     if not isinstance(request, dict):
         raise SystemExit(f"{folder} does not hold here what the driver has written there")
@@ -94,7 +94,7 @@ def check_address(interface: str | None) -> Finding:
 
 
 def check_call(address: tuple[str, int], token: str) -> Finding:
-    """Check that this node reaches the driver."""
+    """Check that this node can connect to the driver (the process that submitted the job)."""
     where = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, CONNECT_SECONDS) as call:
@@ -106,7 +106,7 @@ def check_call(address: tuple[str, int], token: str) -> Finding:
 
 
 def check_call_back(listening: socket.socket, token: str) -> Finding:
-    """Check that the driver reaches this node."""
+    """Check that the driver (the process that submitted the job) can connect to this node."""
     where = ":".join(map(str, listening.getsockname()))
     try:
         call, _ = listening.accept()
@@ -133,7 +133,7 @@ def check_scratch(scratch: str | None) -> Finding:
 
 
 def check_threads() -> Finding:
-    """Check how many threads libraries use in a worker, by the settings of its job."""
+    """Check how many threads numerical libraries use in a worker, by the settings of its job."""
     import numba
     from threadpoolctl import threadpool_info
 

@@ -1,4 +1,4 @@
-"""Checks of a profile of PBS, LSF or Grid Engine before any job."""
+"""Checks of a profile of PBS, LSF or Grid Engine, made without submitting a job."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def check_answer(system: QueueSystem) -> Finding:
 
 
 def check_worker_job(system: QueueSystem, profile: Profile) -> Finding:
-    """Check that a system would accept a job of one worker, as far as it can be asked."""
+    """Check that a queue system would accept a job of one worker, if the system can
+    check that without submitting.
+    """
     from rankfold.cluster.slurm.jobqueue import worker_script
     from rankfold.cluster.slurm.jobs import WorkerJobs
 

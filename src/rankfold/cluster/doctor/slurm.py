@@ -1,4 +1,4 @@
-"""Checks of SLURM and of a profile, before any job."""
+"""Checks of SLURM and of a profile, made without submitting a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 KILL_SECONDS = 5
 
 NODES = r"\d+ \d+ \d+ \S+"
-"""Pattern of a line of ``sinfo`` for nodes of one kind: their number, cores, memory in MiB, GPUs."""
+"""Pattern of a line of ``sinfo`` for nodes of one kind: count, cores, memory in MiB, GPUs."""
 
 
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Speed at which this machine multiplies and reads, measured once and kept: for predicted seconds only.
 
-Processor time is measured, so that other processes on the machine do not count. Nothing that decides
-numbers ever uses these rates.
+Processor time is measured, so that other processes on the machine do not count. These rates never influence
+a result.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ import numpy as np
 import rankfold
 rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """
-"""A run on hardly any numbers: it takes the time that starting and ending any run takes."""
+"""Program of a run on a tiny matrix: its time is what starting and ending any run takes."""
 
 NOMINAL_START = 2.0
-"""Seconds of such a run, where it cannot be measured."""
+"""Seconds of such a run, if they cannot be measured."""
 
 
 def cached_rates() -> Rates:
@@ -63,14 +63,14 @@ def _is_rate(value: object) -> bool:
 
 
 def measure_rates() -> Rates:
-    """Measure products of a typical grain, and reads of a file that is in the page cache, on one core."""
+    """Measure matrix products of typical size, and reads of a file in the page cache, on one core."""
     with one_blas_thread():
         return Rates(_flops(np.float32), _flops(np.float64), _read_bytes(), _start_seconds())
 
 
 def _start_seconds() -> float:
-    """Seconds of an interpreter that makes a run on hardly any numbers; the best of two, as the first
-    compiles.
+    """Seconds of an interpreter that runs ``START_PROGRAM``; the better of two, since
+    the first may compile kernels.
     """
     command, best = [sys.executable, "-c", START_PROGRAM], math.inf
     for _ in range(2):

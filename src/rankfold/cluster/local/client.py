@@ -1,4 +1,4 @@
-"""Segments on the workers of a Dask client."""
+"""Run graphs of segments (units of work of 10 to 60 seconds) on the workers of a Dask client."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ TICK_SECONDS = 0.2
 RETRIES = 3
 
 READY_ATTEMPTS = 10
-"""Most attempts to get all workers ready, while some are lost."""
+"""Most attempts to register the plugin on all workers, while some are lost."""
 
 READY_WAIT_SECONDS = 5.0
-"""Longest pause between two attempts: all together outlast a broken connection that is restored."""
+"""Longest pause between two attempts; all pauses together outlast a broken connection that is restored."""
 
 LOSS_ERRORS = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Names of Dask's errors that mean lost workers or a lost scheduler."""
@@ -44,7 +44,9 @@ PAUSE_SHARE = 0.75
 """Share of a worker's memory limit that may be used; Dask pauses workers at 0.8."""
 
 BASELINE_BYTES = 256 * 2**20
-"""Memory of a worker's interpreter, imports and compiled kernels, with a margin (about 200 MiB measured)."""
+"""Memory of a worker before it works: interpreter, imports and compiled kernels, with a
+margin (about 200 MiB measured).
+"""
 
 
 def active_client() -> Any | None:
@@ -73,10 +75,10 @@ class SomeClient:
         return self
 
     def check(self) -> None:
-        """No-op: what workers have is known only when they have started."""
+        """No-op: memory and threads of the workers are known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
@@ -113,10 +115,10 @@ def prepare_scheduler(
     watch: Callable[[], None],
     gpus: int = 0,
 ) -> Iterator[Client]:
-    """Yield a scheduler over a client whose ``workers`` workers, also those that start later, are ready for
-    segments.
+    """Prepare all workers of a Dask client for segments, also those that start later, and yield a scheduler
+    over the client.
 
-    ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
+    ``watch`` is called a few times a second while a graph runs, and raises if the workers cannot continue. If
     workers have ``gpus``, a task holds one of them.
     """
     from rankfold.cluster.local.reports import take_reports
@@ -152,7 +154,7 @@ def leave_losses_to_the_watchdog() -> None:
 
 
 def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
-    """Register a plugin on all workers, also those that start later.
+    """Register a Dask plugin on all workers, also those that start later.
 
     A worker that is lost meanwhile does not end the run: its successor gets the plugin from the scheduler.
     """
@@ -175,8 +177,9 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A ``Scheduler`` over a Dask client. Tasks and results that cross the wire are paths and numbers; the
-    run folder must lie where all workers see it.
+    """A ``Scheduler`` that runs graphs on the workers of a Dask client.
+
+    Tasks and results that are sent are small: paths and numbers. All workers must see the run folder.
     """
 
     client: Any
@@ -194,8 +197,8 @@ class Client:
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """Compute a graph on the workers; the tasks themselves limit their ``concurrency`` within each
-        worker.
+        """Compute the graph of ``root`` on the workers; its tasks limit their
+        ``concurrency`` within each worker.
         """
         self._require_resources()
         resources = dict(self.resources) or None
@@ -219,7 +222,9 @@ class Client:
             future.release()
 
     def _require_resources(self) -> None:
-        """Raise if no worker has what a task needs: Dask would wait for one for ever."""
+        """Raise if no worker offers the resources that tasks need: Dask would wait for
+        such a worker for ever.
+        """
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values() if self.resources else ()
         for name, amount in self.resources.items():
             if workers and all(worker.get("resources", {}).get(name, 0) < amount for worker in workers):

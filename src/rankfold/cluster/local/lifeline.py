@@ -2,9 +2,9 @@
 
     python -m rankfold.cluster.local.lifeline FOLDER MODULE ARGUMENTS...
 
-The input of this process is a pipe whose other end the starter holds and never writes to: the kernel closes
-it when the starter ends, however it ends. Then segments may leave a checkpoint, FOLDER is removed, and the
-process ends, whatever its threads are doing.
+The standard input of this process is a pipe whose other end the starter holds and never writes to: the kernel
+closes it when the starter ends, however it ends. Then segments (units of work) may leave a checkpoint, FOLDER
+is removed, and the process ends, whatever its threads are doing.
 
 The trap: a process that the starter has forked holds the other end too. So the parent is checked as well.
 """
@@ -30,7 +30,7 @@ GRACE_SECONDS = 1.0
 
 
 def main(folder: str, module: str, *arguments: str) -> None:
-    """Run a module as ``python -m`` does, bound to the life of the parent."""
+    """Run a module as ``python -m`` does, and end it when the parent process ends."""
     watch = threading.Thread(target=_watch, args=(os.getppid(), Path(folder)), name="rankfold-lifeline")
     watch.daemon = True
     watch.start()
@@ -39,7 +39,7 @@ def main(folder: str, module: str, *arguments: str) -> None:
 
 
 def _watch(parent: int, folder: Path) -> None:
-    """Wait for the end of the starter, then end this process."""
+    """Wait until the parent process ends, then end this process and remove the folder."""
     while os.getppid() == parent:
         if select.select([0], [], [], POLL_SECONDS)[0] and not os.read(0, 1):
             break
@@ -53,7 +53,7 @@ def _watch(parent: int, folder: Path) -> None:
 
 
 def _without_segments() -> bool:
-    """Ask segments of this process to end; True if none is left."""
+    """Ask the segments (units of work) that run in this process to end; True if none runs any more."""
     attempt = sys.modules.get("rankfold.pipeline.engine.attempt")
     with contextlib.suppress(AttributeError):  # it is being loaded
         return attempt is None or bool(attempt.stop_all())

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("rankfold")
 START_SECONDS = 120.0
 REGISTER_SECONDS = 60.0
-"""Seconds for a process to register. One that takes longer is stopped or hung; its successor has the rest of
-``START_SECONDS``.
+"""Seconds within which a process must register. One that takes longer is stopped or hung; its successor has
+the rest of ``START_SECONDS``.
 """
 POLL_SECONDS = 1.0
 
@@ -49,7 +49,9 @@ ONE_THREAD = {
     "RAYON_NUM_THREADS": "1",
     "ZARR_THREADING__MAX_WORKERS": "1",
 }
-"""One thread for every library of a worker: its parallelism is that of its segments."""
+"""Environment of workers: one thread for every library, since parallelism comes from
+concurrent segments (units of work).
+"""
 
 WORKER_SETTINGS = {
     # What a worker holds is planned. Dask would pause it near its planned peak, and never resume it.
@@ -61,7 +63,9 @@ WORKER_SETTINGS = {
 }
 
 WITHOUT_LOCKS = {"DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING": "False"}
-"""Setting for workers whose folder belongs to one run: it holds no files of an earlier one to remove."""
+"""Environment of workers whose folder belongs to one run, so that it never holds files
+of an earlier run to remove.
+"""
 
 SCHEDULER_SETTINGS = {
     # Segments wait at the scheduler until a thread is free: a worker that comes late finds work.
@@ -78,7 +82,7 @@ SCHEDULER_SETTINGS = {
 
 FRESH_OBJECTS = 50_000
 """Number of new objects after which Python searches for cycles among them. A scheduler makes and keeps some
-80 for each task: at Python's default of 700, the searches took 2.3 of 34 seconds of its thread in a sweep of
+80 for each task: at Python's default of 700, the searches took 2.3 of 34 seconds of its thread in a pass of
 9363 tasks.
 """
 
@@ -100,7 +104,7 @@ class Processes:
         self._devices()
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
@@ -230,7 +234,7 @@ def announce_dashboard(cluster: SpecCluster) -> None:
 
 
 def _find_ended(workers: dict[Any, Any], names: set[Any]) -> dict[Any, str]:
-    """How each ended process ended, by worker; a ``watchdog.FindEnded``."""
+    """Reason why each process that has ended did so, by worker; a ``watchdog.FindEnded``."""
     return {name: worker.last_words() for name, worker in workers.items() if worker.has_ended}
 
 

@@ -1,7 +1,7 @@
-"""Results that a worker cannot fetch from another directly: the scheduler passes them on.
+"""Fetch results that a worker cannot get from another directly, by way of the Dask scheduler.
 
 A network may be cut between two nodes that both reach the driver. Dask then asks the scheduler who has the
-missing result, is given the same worker, and repeats this for ever, without a message. Workers here
+missing result, is referred to the same worker, and repeats this for ever, without a message. Workers here
 exchange paths and numbers only: the scheduler can carry those.
 """
 
@@ -25,7 +25,9 @@ from rankfold.pipeline.storage.journal import Journal
 LOG = logging.getLogger("distributed.worker")
 
 PATIENCE_SECONDS = 10.0
-"""Seconds to wait for a worker that does not answer. The scheduler notices one that has ended before that."""
+"""Seconds to wait for a worker that does not answer. If it has ended, the scheduler
+notices earlier than that.
+"""
 
 AGAIN_SECONDS = 60.0
 """Seconds after which a worker that did not answer is asked directly again."""
@@ -40,7 +42,7 @@ RELAY_SECONDS = 60.0
 
 
 class _Silence(NamedTuple):
-    """Times of a worker that does not answer."""
+    """Since when a worker has not answered, and when it is asked again (``time.monotonic``)."""
 
     since: float
     end: float = 0.0
@@ -48,7 +50,11 @@ class _Silence(NamedTuple):
 
 
 class Relay:
-    """Replacement of a worker's ``gather_dep``, which it calls as long as the other worker answers."""
+    """Replacement of Dask's ``Worker.gather_dep``, which fetches from the scheduler if
+    the other worker is silent.
+
+    As long as the other worker answers, it calls the original method.
+    """
 
     def __init__(self, worker: Worker, journal: Journal) -> None:
         self._worker, self._journal = worker, journal
@@ -59,7 +65,9 @@ class Relay:
     async def __call__(
         self, peer: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> Any:
-        """Fetch keys from a worker; returns the event of Dask that describes the outcome."""
+        """Fetch the results of tasks, by key, from a worker; returns the event of Dask
+        that describes the outcome.
+        """
         async with self._slots:
             silence = self._silent.get(peer, _Silence(since=time.monotonic()))
             due = time.monotonic() >= silence.end
@@ -98,7 +106,9 @@ class Relay:
         return GatherDepSuccessEvent(worker=peer, total_nbytes=total_nbytes, data=data, stimulus_id=name)
 
     async def _fetch_by_the_scheduler(self, keys: list[Any]) -> dict[Any, object]:
-        """Values by key. The scheduler is not asked for lost keys: it would log an error."""
+        """Results by key, fetched through the scheduler. It is not asked for lost keys:
+        it would log an error.
+        """
         scheduler = self._worker.scheduler
         owners = await scheduler.who_has(keys=keys)
         if not all(owners.get(key) for key in keys):

@@ -1,8 +1,10 @@
-"""Reports of progress: how far streams are, from workers to the driver.
+"""Reports of progress (rows done in each stream), sent from workers to the driver, the process that called
+rankfold.
 
-They pass through the scheduler, which takes as long for a message as for a task, and less for one more item
-within a message. So where a report is due, it is sent with the end of a task. Where the scheduler is in the
-driver's process, it handles the report itself and does not forward it.
+A stream is a part of a pass that is summed in order. Reports pass through the Dask scheduler, which takes as
+long for a message as for a task, and less for one more item within a message. So where a report is due, it is
+sent with the end of a task. Where the scheduler is in the driver's process, it handles the report itself and
+does not forward it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ REPORT_SECONDS = 0.5
 """Shortest interval between two reports of a worker, in seconds."""
 
 REPORTS_PER_SECOND = 10
-"""Most reports per second of all workers, and as many again that go along with the end of a task."""
+"""Most reports per second of all workers; as many again may be sent with the ends of tasks."""
 
 
 def report_seconds(workers: int) -> float:
@@ -33,7 +35,7 @@ def report_seconds(workers: int) -> float:
 
 
 class Reports:
-    """Sender of the progress reports of one worker."""
+    """Sends the progress reports of one worker."""
 
     def __init__(self, worker: Worker, seconds: float) -> None:
         self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
@@ -41,7 +43,7 @@ class Reports:
         self._timer = PeriodicCallback(self._send, 1000 * seconds)
 
     def start(self) -> None:
-        """Send a report at every interval."""
+        """Begin to send a report at every interval."""
         self._timer.start()
 
     def stop(self) -> None:
@@ -49,7 +51,7 @@ class Reports:
         self._timer.stop()
 
     def send_along(self) -> None:
-        """Send a report now, in place of the next, unless the last is less than half an interval old."""
+        """Send a report now, in place of the next, unless the last one is less than half an interval old."""
         if time.monotonic() - self._time >= self._seconds / 2:
             self._timer.stop()
             self._send()
@@ -67,7 +69,9 @@ class Reports:
 
 @contextlib.contextmanager
 def take_reports(client: Any, name: str) -> Iterator[None]:
-    """Record progress that workers of a client report during the block; ``name`` is that of a run."""
+    """Record the progress that the workers of a client report during the block;
+    ``name`` is the name of the run.
+    """
     scheduler = getattr(client.cluster, "scheduler", None)
     if isinstance(scheduler, Scheduler):
         scheduler.add_plugin(Listener(), name=name)

@@ -1,4 +1,6 @@
-"""Segments on the threads of this process, under Dask's threaded scheduler."""
+"""Run segments (units of work of 10 to 60 seconds) on threads of this process, under Dask's threaded
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class _Pools:
         self._started: dict[int, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
 
     def of(self, concurrency: int) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
-        """The pool that computes at most ``concurrency`` tasks at once, and the thread that runs a graph."""
+        """The pool that computes at most ``concurrency`` tasks at once, and a pool of
+        one thread that runs a graph.
+        """
         if concurrency not in self._started:
             started = (
                 ThreadPoolExecutor(concurrency, "rankfold-work"),
@@ -54,7 +58,7 @@ class _Pools:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The threads of this process, which are their own scheduler; an ``Executor``.
+    """The threads of this process as a place of execution; an ``Executor``, and its own ``Scheduler``.
 
     The graph runs in a thread of its own, so that the caller's thread is free to report progress and
     to be interrupted; blocked inside Dask it would notice Ctrl-C only when a segment ends.
@@ -76,12 +80,14 @@ class Threads:
         device_of(self.budget.device)
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
-        """Yield a scheduler with its own pools; only a device is started at once."""
+        """Yield a scheduler with thread pools of its own; threads start with the first
+        tasks, only a GPU at once.
+        """
         device = device_of(self.budget.device)
         device.forget()  # a run before this one may have had the same name, and other data
         try:

@@ -1,4 +1,4 @@
-"""Replace workers that are gone, and report when there is no hope.
+"""Replace workers that have ended, and report when new ones end as fast as they are started.
 
 Dask replaces nothing by itself, and does not notice a job that is canceled while it waits in the queue. The
 watchdog checks the job or process of each worker every few seconds. A worker that has ended gets a successor
@@ -27,13 +27,13 @@ LONGEST_WAIT = 300.0
 """Most seconds between two attempts to start workers that do not start, while others work."""
 
 FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
-"""Takes workers by name, and the names that the scheduler knows; returns the reason for each that has
-ended.
+"""Function of the workers by name, and of the names that the scheduler knows; returns
+why each ended worker ended.
 """
 
 
 class Watchdog:
-    """Keeps ``count`` workers in a ``SpecCluster``.
+    """Thread that keeps ``count`` workers in a ``SpecCluster`` of Dask, by replacing those that end.
 
     A worker that has not registered ``register_seconds`` after its start counts as gone: jobs may wait in a
     queue for any time, processes may not.
@@ -71,7 +71,7 @@ class Watchdog:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise when workers end as fast as they are started."""
+        """Raise if workers end as fast as they are started."""
         if self._trouble is not None:
             raise self._trouble
 
@@ -87,7 +87,7 @@ class Watchdog:
         self._cluster.loop.add_callback(self._add, name)
 
     def let_go(self, name: Any) -> None:
-        """Remove a worker that has handed over its work."""
+        """Remove a worker that has left its work to others."""
         self._journal.note("handed over", worker=str(name))
         self._cluster.loop.add_callback(self._renew, [name])
 
@@ -124,7 +124,10 @@ class Watchdog:
             cluster.loop.add_callback(self._renew, list(losses))
 
     def _find_silent(self, workers: dict[Any, Any], now: float) -> dict[Any, str]:
-        """Workers without a known end that are not connected: stopped, cut off, hung; the reason by name."""
+        """Workers that have lost their connection though their end is not known (stopped, cut off, hung).
+
+        Returns the reason of each by name.
+        """
         self._first_asked = {name: self._first_asked.get(name, now) for name in workers}
         silent = {}
         for name in workers:

@@ -1,4 +1,4 @@
-"""Duties of every worker process besides its tasks: prepare, report progress, end in good order."""
+"""What every worker process does in addition to its tasks: prepare, report progress, end in good order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rankfold.pipeline.storage.run_directory import MARK
 
 
 class RankfoldWorker(WorkerPlugin):
-    """Plugin on every worker of a run, also on those that start later.
+    """Dask plugin on every worker of a run, also on those that start later.
 
-    When a worker ends by a signal that leaves it time, its segments finish their panel and leave a
-    checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
+    When a worker ends by a signal that leaves it time, its segments (units of work) finish the rows that they
+    hold and leave a checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
     def __init__(
@@ -36,7 +36,9 @@ class RankfoldWorker(WorkerPlugin):
         self._reports: Reports | None = None
 
     def setup(self, worker: Worker) -> None:
-        """Bound heaps, compile kernels, note the memory baseline, start reports, and install the relay."""
+        """Limit unused heap memory, compile kernels, note the memory baseline, start
+        reports, and install the relay.
+        """
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
         # When a run ends, the scheduler is gone before its workers are: this needs no traceback.
@@ -50,14 +52,16 @@ class RankfoldWorker(WorkerPlugin):
         self._reports.start()
 
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
-        """Called by Dask for each step of a task, before the scheduler learns of it: sends a report at its
-        end.
+        """Called by Dask for each change of a task's state, before the scheduler learns
+        of it; sends a report when a task ends.
         """
         if self._reports and start == "executing":
             self._reports.send_along()
 
     def teardown(self, worker: Worker) -> None:
-        """Stop reports, and segments too if the worker ends; if only this run ends, other runs may go on."""
+        """Stop reports, and segments (units of work) too if the worker ends. If only
+        this run ends, other runs may go on.
+        """
         if self._reports:
             self._reports.stop()
             self._reports = None  # tasks may still end
@@ -69,7 +73,8 @@ class RankfoldWorker(WorkerPlugin):
 
 
 def hand_over() -> bool:
-    """Make the segments of this process leave checkpoints and continue elsewhere; True if none is left.
+    """Make the segments (units of work) of this process leave checkpoints and continue elsewhere; True if
+    none is left.
 
     They do not fail: a task that moves with every worker that ends would run out of attempts.
     """
@@ -77,7 +82,10 @@ def hand_over() -> bool:
 
 
 def unseen_folder(marks: dict[str, str]) -> str | None:
-    """The first folder without the mark that the driver left there; None if all have it."""
+    """The first folder in which the driver's mark (a random text) is missing; None if all have it.
+
+    ``marks`` maps folders to marks. A folder without it is another folder of that name, on another machine.
+    """
     for folder, mark in marks.items():
         try:
             if load_json(Path(folder) / MARK) != mark:

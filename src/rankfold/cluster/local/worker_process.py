@@ -14,11 +14,13 @@ from distributed.deploy.spec import ProcessInterface
 from rankfold.pipeline.regular import open_regular, read_last_lines
 
 GRACE_SECONDS = 10.0
-"""Seconds for the segments of a worker to leave a checkpoint."""
+"""Seconds for the segments (units of work) of a worker to leave a checkpoint."""
 
 
 class WorkerProcess(ProcessInterface):
-    """A process in its own session, so that Ctrl-C reaches the driver alone."""
+    """A worker process in a session of its own, so that Ctrl-C reaches the driver (the
+    calling process) alone.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class WorkerProcess(ProcessInterface):
         """
 
     async def start(self) -> None:
-        """Start the process; it registers by itself."""
+        """Start the process, which registers with the scheduler by itself."""
         end, self._lifeline = os.pipe()
         try:
             with open_regular(self._log, "wb") as log:

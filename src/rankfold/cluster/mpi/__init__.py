@@ -1,8 +1,8 @@
 """Processes that ``mpiexec`` or ``srun`` has started: the first runs a command, the others are its workers.
 
 numbers     the number of a process among them
-rendezvous  the folder by which the first gives commands to the others
+rendezvous  the folder through which the first gives commands to the others
 first       runs the command, and keeps that folder alive
-others      each runs a worker as long as the first asks for one
-place       the place of the run: an allocation whose workers are already started
+others      each runs a worker while the first process asks for one
+place       the place of execution: an allocation whose workers are already started
 """

@@ -1,4 +1,4 @@
-"""The first process of a launch: it runs the command, and ends after it."""
+"""The first process of a launch by ``mpiexec`` or ``srun``: it runs the command, and ends after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def run_command(words: Sequence[str], folder: Path, workers: int) -> int:
-    """Run a command of rankfold whose workers meet in a folder; returns its exit code."""
+    """Run a command of rankfold on ``workers`` workers, which wait for it at a
+    folder; returns its exit code.
+    """
     command = [sys.executable, "-m", "rankfold", *words, "--cluster", "mpi"]
     environment = {**os.environ, RENDEZVOUS: f"{workers}:{folder}"}
     with open_rendezvous(folder, workers):

@@ -1,4 +1,6 @@
-"""All but the first process of a launch: each runs a worker as long as the first asks for one."""
+"""All processes of a launch by ``mpiexec`` or ``srun`` but the first: each runs a worker while the first asks
+for one.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ LOG = logging.getLogger("rankfold")
 POLL_SECONDS = 0.5
 
 WAIT_SECONDS = 600.0
-"""Seconds to wait for the first sign of the first process."""
+"""Seconds to wait until the first process shows that it is alive."""
 
 SILENCE_SECONDS = 120.0
-"""Seconds without a sign after which the first process counts as gone."""
+"""Seconds after its last sign of life when the first process counts as gone."""
 
 END_SECONDS, KILL_SECONDS = 20.0, 10.0
 """Seconds for a worker to end by itself, then seconds to end after it was asked to."""
 
 AGAIN_SECONDS = 5.0
-"""Seconds before a worker that ended too early is started again."""
+"""Seconds before a worker that ended while it was still wanted is started again."""
 
 
 def serve(folder: Path, number: int) -> None:
@@ -57,7 +59,9 @@ def serve(folder: Path, number: int) -> None:
 
 
 def _calls(folder: Path, number: int) -> Iterator[Call | None]:
-    """Yield the current call twice a second, from the first sign of life until the folder is gone."""
+    """Yield the current request for workers (None if there is none) twice a second,
+    until the folder is gone.
+    """
     seen, since, alive = read_beat(folder), time.monotonic(), False
     while True:
         beat = read_beat(folder)

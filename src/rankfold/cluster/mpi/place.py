@@ -1,4 +1,4 @@
-"""Workers that a launcher has started already, one in each process but the first."""
+"""Place of execution whose processes ``mpiexec`` or ``srun`` has started: a worker in each but the first."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class MpiStep:
-    """The other processes of a launch, started by a call, which end with their scheduler; a ``Step``."""
+    """Workers in the other processes of a launch, which end with their scheduler; a ``Step``."""
 
     def __init__(self, logs: Path, rendezvous: Path, workers: int) -> None:
         self.logs, self.output, self.any_worker_came = logs, "", False
         self._rendezvous, self._workers = rendezvous, workers
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Call the other processes to start a worker each."""
+        """Ask the other processes to start a worker each."""
         call_workers(self._rendezvous, command, settings, logs=self.logs, workers=self._workers)
 
     def check(self) -> None:
-        """No-op: their launcher watches them."""
+        """No-op: ``mpiexec`` or ``srun`` watches the processes."""
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +46,7 @@ class MpiProcesses(Allocation):
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
-        """The other processes of the launch that this command runs in."""
+        """The other processes of the launch that this command runs in, as a place of execution."""
         count, _, folder = os.environ.get(RENDEZVOUS, "").partition(":")
         if not folder:
             raise InputError(
@@ -63,7 +63,7 @@ class MpiProcesses(Allocation):
         return cls(profile, budget, 1, folder, 0)
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {
             "kind": "mpi",
             "workers": self.budget.workers,

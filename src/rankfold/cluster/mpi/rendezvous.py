@@ -1,4 +1,5 @@
-"""The folder by which the first process of a launch gives commands to the others.
+"""The folder through which the first process of a launch by ``mpiexec`` or ``srun`` gives commands to the
+others.
 
 ``beat.json`` changes every few seconds while the first lives: what an earlier launch has left does not
 change, and is ignored. ``call.json`` holds the command of a worker while there is a scheduler to work for.
@@ -23,7 +24,9 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 RENDEZVOUS = "RANKFOLD_MPI"
-"""Environment variable that gives a command the folder, and the number of workers that wait there."""
+"""Environment variable with the number of workers that wait for a command, and the
+folder, as ``COUNT:FOLDER``.
+"""
 
 BEAT_SECONDS = 2.0
 
@@ -34,7 +37,7 @@ BEAT, CALL, HERE = "beat.json", "call.json", "here-"
 
 
 JOB_NUMBERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
-"""Environment variables that hold the number of a job."""
+"""Environment variables in which queue systems put the number of a job."""
 
 
 def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
@@ -46,10 +49,10 @@ def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Description of the workers that are wanted."""
+    """Request of the first process for workers, as in ``call.json``."""
 
     name: str
-    """Random name, unique to this call."""
+    """Random name, different for each request."""
 
     command: list[str]
     settings: dict[str, str]
@@ -69,29 +72,29 @@ def call_workers(
 
 
 def end_call(folder: Path) -> None:
-    """Withdraw the call, so that the workers end."""
+    """Withdraw the request, so that the workers end."""
     remove(folder / CALL)
 
 
 def read_call(folder: Path) -> Call | None:
-    """The current call; None if there is none."""
+    """The current request for workers; None if there is none."""
     facts = load_json(folder / CALL, dict)
     return Call(**facts) if facts else None
 
 
 def read_beat(folder: Path) -> str | None:
-    """A text that differs from beat to beat; None if there is none."""
+    """Text of ``beat.json``, which changes as long as the first process lives; None if there is none."""
     facts = load_json(folder / BEAT, dict)
     return str(facts.get("beat")) if facts else None
 
 
 def come(folder: Path, number: int) -> None:
-    """Leave the file that shows that a process has seen the folder."""
+    """Leave a file in the folder, to show that process ``number`` has seen it."""
     (folder / f"{HERE}{number}").touch()
 
 
 def require_own(folder: Path) -> None:
-    """Raise if others could write commands into the folder."""
+    """Raise if other users could write commands into the folder."""
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise ClusterError(

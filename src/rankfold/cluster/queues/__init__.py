@@ -1,7 +1,7 @@
 """Queue systems that accept worker jobs: one module for each, with the functions of ``system``.
 
 system    the interface of each module
-registry  the modules by name, and what only SLURM has
+registry  the modules by name, and functions for what only SLURM can do
 shell     settings of a job script that are the same for all but SLURM
 slurm     SLURM
 pbs       PBS Professional and OpenPBS

@@ -1,6 +1,6 @@
-"""LSF.
+"""Jobs of LSF: options, script lines, and lists from its commands.
 
-Its memory limits count in the unit that the site has set, which dask-jobqueue finds in ``lsf.conf``;
+Memory limits are in the unit that the site has set, which dask-jobqueue finds in ``lsf.conf``;
 whether they are per job or per core is the site's choice too.
 """
 
@@ -30,7 +30,7 @@ NO_JOBS = r"is not found|no unfinished job"
 
 
 def check_profile(profile: Profile) -> None:
-    """No-op: LSF has options for all of a profile."""
+    """No-op: LSF has options for all settings of a profile."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """Shell line that opens the logs."""
+    """Shell line that sends the job's output to its logs."""
     return [open_logs(job, "LSB_JOBID")]
 
 

@@ -1,4 +1,4 @@
-"""PBS Professional and OpenPBS.
+"""Jobs of PBS Professional and OpenPBS: options, script lines, and lists from their commands.
 
 The trap: the used time that ``qstat`` reports for a job is minutes old. So the time since its start is used
 where that leaves less.
@@ -28,7 +28,7 @@ STATES |= {"U": "suspended", "T": "pending", "E": "completing"}
 
 
 def check_profile(profile: Profile) -> None:
-    """No-op: PBS has options for all of a profile."""
+    """No-op: PBS has options for all settings of a profile."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """Shell lines that open the logs, and enter the folder from which the job was submitted."""
+    """Shell lines that send the job's output to its logs, and enter the folder it was submitted from."""
     return [open_logs(job, "PBS_JOBID"), 'cd "$PBS_O_WORKDIR"']
 
 

@@ -1,4 +1,4 @@
-"""Queue systems by name, and what distinguishes SLURM from all others."""
+"""Queue systems by name, and checks for what only SLURM can do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONLY_SLURM = (
     "rankfold submit and schedule, --cluster allocation, requeueing, and the doctor's look at a node are for "
     "SLURM alone"
 )
-"""Part of messages about what only SLURM has."""
+"""Part of messages that say what only SLURM can do."""
 
 
 def queue_system(scheduler: str) -> QueueSystem:
@@ -42,7 +42,7 @@ def new_name(scheduler: str) -> str:
 
 
 def name_of(scheduler: str, number: str) -> str:
-    """Name of worker jobs by the number of their run.
+    """Name of the worker jobs of a run, from the random number of the run.
 
     It includes the queue system, since a killed driver leaves no more than a note of the name. PBS may accept
     no more than 15 letters.
@@ -51,7 +51,7 @@ def name_of(scheduler: str, number: str) -> str:
 
 
 def scheduler_of(name: str) -> str:
-    """Queue system of the jobs of a name.
+    """Queue system that jobs of this name belong to.
 
     >>> scheduler_of("rankfold-0a1b2c3d"), scheduler_of("rf-pbs-0a1b2c3d")
     ('slurm', 'pbs')

@@ -1,4 +1,4 @@
-"""Grid Engine: Sun's, Son of Grid Engine, and its other descendants.
+"""Jobs of Grid Engine: Sun's, Son of Grid Engine, and its other descendants.
 
 It has no common options for memory, GPUs, and cores of one node: sites name these themselves, so a profile
 has to ask for them in ``directives``.
@@ -26,7 +26,7 @@ LIMIT = "h_rt"
 
 
 def check_profile(profile: Profile) -> None:
-    """Raise if a profile has several cores or a GPU, and no directive asks for them."""
+    """Raise if a profile has several cores or a GPU, but no directive that requests them."""
     more = " ".join(profile.directives)
     if profile.cores > 1 and "-pe " not in more:
         raise InputError(
@@ -54,7 +54,7 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """Shell line that opens the logs."""
+    """Shell line that sends the job's output to its logs."""
     return [open_logs(job, "JOB_ID")]
 
 
@@ -102,7 +102,10 @@ def parse_jobs(text: str, now: float) -> list[QueuedJob]:
 
 
 def _state(letters: str) -> str:
-    """State for the letters of Grid Engine; a job with an error counts as failed, since it waits for ever."""
+    """State of a job from the letters of Grid Engine.
+
+    A job with an error counts as failed, since it would wait for ever.
+    """
     if "E" in letters:
         return "failed"
     if "d" in letters:

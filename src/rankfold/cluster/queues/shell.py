@@ -12,7 +12,8 @@ from rankfold.cluster.queues.system import WorkerJob
 
 
 def open_logs(job: WorkerJob, number: str) -> str:
-    """Shell line that sends a job's output to its logs; ``number`` is the variable of the job's number.
+    """Shell line that sends a job's output to its logs; ``number`` is the shell variable with the job's
+    number.
 
     >>> from pathlib import Path
     >>> from rankfold.cluster.slurm.profile import Profile

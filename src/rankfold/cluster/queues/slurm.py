@@ -16,7 +16,7 @@ COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "scancel")
 
 
 def check_profile(profile: Profile) -> None:
-    """No-op: SLURM itself reports what it lacks."""
+    """No-op: SLURM itself reports what it cannot provide."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Interface to a queue system: submit worker jobs, list them, cancel them.
 
-A system is a module with the functions of ``QueueSystem``. All else is the same for all of them: workers
-that have ended get successors, workers about to end hand over first, and no job is left. Only SLURM has one
-job of several nodes that begins again until all is done, and what is built on it: see ``registry``.
+A system is a module with the functions of ``QueueSystem``. All else is the same for all of them: workers that
+have ended get successors, workers about to end leave their work to others first, and no job is left. Only
+SLURM has one job of several nodes that begins again until all is done, and what is built on it: see
+``registry``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class WorkerJob:
     profile: Profile
     name: str
     logs: Path
-    """Existing folder that all nodes see."""
+    """Folder for logs; it must exist, and all nodes must see it."""
 
     cores: int
     memory_bytes: int
@@ -31,17 +32,17 @@ class WorkerJob:
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """A job as it is submitted to a queue system."""
+    """A job script as it is submitted to a queue system."""
 
     what: str
-    """Purpose of its jobs, for the user."""
+    """Purpose of the jobs, in words for the user."""
 
     text: str
     command: str
-    """The command that submits a file ``SCRIPT`` of this text."""
+    """Command that submits this script, if it is saved as the file ``SCRIPT``."""
 
     count: int = 1
-    """Number of jobs submitted with it."""
+    """Number of jobs that are submitted with this script."""
 
     def lines(self) -> Lines:
         """The script, followed by a comment on its purpose and command; it remains a valid script."""
@@ -51,16 +52,16 @@ class JobScript:
 
 
 class QueueSystem(Protocol):
-    """Interface of the modules of this folder."""
+    """Protocol of a queue system, implemented by the modules of this folder."""
 
     TITLE: str
     COMMANDS: tuple[str, ...]
-    """Commands that must exist: to submit jobs, to list them, to cancel them; the last can cancel by
-    number.
+    """Commands that must exist: to submit, list and cancel jobs, in this order. The
+    last can cancel by number.
     """
 
     def check_profile(self, profile: Profile) -> None:
-        """Raise if a profile asks for something that the system has no common option for."""
+        """Raise if a profile has a setting for which the queue system has no common option."""
 
     def job_options(self, job: WorkerJob) -> dict[str, Any]:
         """Options of the class of dask-jobqueue, in addition to those that all its classes have."""
@@ -84,7 +85,7 @@ class QueueSystem(Protocol):
 
 
 class ListedStates:
-    """Tracks states of jobs by number, from lists that no longer contain jobs that have ended."""
+    """Function that returns the states of jobs, from lists that no longer contain jobs that have ended."""
 
     def __init__(self, system: QueueSystem) -> None:
         self._system = system

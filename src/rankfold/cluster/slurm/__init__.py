@@ -1,8 +1,8 @@
-"""Jobs of SLURM.
+"""Jobs of SLURM: worker jobs, or one job whose nodes run all workers.
 
 profile       settings of a site for worker jobs
 jobs          worker jobs, of this or another queue system, and one scheduler here
-rolling       workers about to end hand over to successors
+rolling       successors for workers whose jobs are about to end
 allocation    all nodes of one job
 step          workers of an allocation, by one srun
 node_worker   a worker of a job, on one address of its node
@@ -10,5 +10,5 @@ job_script    a command as one job, requeued until done
 jobqueue      the parts of dask-jobqueue that are used here
 queue         queries of SLURM about jobs
 shell_lines   quotes, exports and loops that job scripts share
-leftovers     jobs that no process watches any more
+leftovers     cancels jobs that no process watches any more
 """

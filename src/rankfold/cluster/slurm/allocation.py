@@ -52,7 +52,7 @@ DEATH_SECONDS = 120
 
 
 class Step(Protocol):
-    """Starts the workers, and ends them when the block is left."""
+    """Protocol of a context manager that starts the workers, and ends them when its block ends."""
 
     logs: Path
     output: str
@@ -64,20 +64,20 @@ class Step(Protocol):
         """Start the workers with additional environment variables; they register by themselves."""
 
     def check(self) -> None:
-        """Raise if the workers are gone while they are needed."""
+        """Raise if the workers have ended while they are still needed."""
 
     def __enter__(self) -> Self:
-        """Prepare to start them."""
+        """Prepare to start the workers."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Make them end."""
+        """Make the workers end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
-    """The nodes of one SLURM job; an ``Executor``."""
+    """The nodes of one SLURM job as a place of execution; an ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -85,7 +85,7 @@ class Allocation:
     job: str
     attempt: int
     cores: int = 0
-    """Cores of a worker with a GPU, which has more cores than segments; else 0."""
+    """Cores of a worker with a GPU, of which only some compute segments (units of work); 0 without a GPU."""
 
     is_remote: ClassVar[bool] = True
 
@@ -117,10 +117,10 @@ class Allocation:
         return dataclasses.replace(self, budget=budget)
 
     def check(self) -> None:
-        """No-op: what workers have is known only when they have started."""
+        """No-op: memory and threads of the workers are known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {
             "kind": "allocation",
             "workers": self.budget.workers,
@@ -167,7 +167,7 @@ class Allocation:
         return SrunStep(logs, f"{self.job}-{self.attempt}")
 
     def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
-        """The command of the step that starts all workers."""
+        """Command line that starts all workers, by ``srun``."""
         profile, workers = self.profile, self.budget.workers
         step = [
             *("srun", "--overlap", "--job-name=rankfold-workers", "--kill-on-bad-exit=0", "--wait=0"),
@@ -180,7 +180,7 @@ class Allocation:
         return [*step, *self._worker(scheduler, options)]
 
     def _worker(self, scheduler: str, options: list[str]) -> list[str]:
-        """The command of one worker."""
+        """Command line of one worker."""
         profile = self.profile
         worker = [
             *(profile.python or sys.executable, "-m", "rankfold.cluster.slurm.node_worker", scheduler),
@@ -213,8 +213,10 @@ class Allocation:
 
 
 def node_bytes(working: int, per_node: int) -> int:
-    """Bytes a node needs: for its workers, and on the first for the driver, which may hold as much as a
-    worker.
+    """Bytes that a node needs for its workers, and for the driver on the first node,
+    which may take as much as a worker.
+
+    ``working`` is the working memory of a worker in bytes.
     """
     return per_node * job_bytes(working) + math.ceil((working + BASELINE_BYTES) * MARGIN)
 
@@ -241,7 +243,9 @@ def _working(memory: str | int | None, per_node: int) -> int:
 
 
 def _number(*names: str) -> int | None:
-    """Value of the first of some variables that SLURM has set to a number above 0; None if there is none."""
+    """Value of the first of these environment variables that SLURM has set to a
+    number above 0; None without.
+    """
     for name in names:
         match = re.match(r"\d+", os.environ.get(name, ""))
         if match and int(match[0]):

@@ -1,4 +1,4 @@
-"""A command as one job of SLURM, which begins again until all is done.
+"""Run a command as one job of SLURM, which is requeued until all is done.
 
 SLURM signals the shell of the job some time before its end, and the shell signals the driver. The driver
 stops with all it has on disk and reports by exit code 75 that there is more to do; then the job is requeued.
@@ -28,8 +28,8 @@ PREFIX = "rankfold-"
 """Prefix of the names of all jobs."""
 
 UNKNOWN_BYTES = 2**40
-"""Memory to plan with where a profile leaves the memory of a node to the site; the job finds what does not
-fit.
+"""Memory to plan with if a profile leaves the memory of a node to the site. The job
+itself then finds what doesnot fit.
 """
 
 SCRIPT = """\
@@ -106,7 +106,7 @@ def directives(profile: Profile, *, name: str, log: str) -> list[str]:
 def allocation_of(
     profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
 ) -> Allocation:
-    """The nodes that such a job will have, to plan for before it exists."""
+    """Place of execution made of the nodes that such a job will have, to plan for before it exists."""
     require_slurm(profile, "rankfold submit")
     per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
     most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES

@@ -1,4 +1,4 @@
-"""The one module that uses dask-jobqueue, with corrections of its behavior.
+"""Classes of dask-jobqueue with corrections of their behavior; no other module uses dask-jobqueue.
 
 Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``sbatch`` is only logged.
 """
@@ -41,7 +41,9 @@ def _gate() -> asyncio.Semaphore:
 
 
 class WorkerJob(AnyJob):
-    """A worker job that remembers why it could not be submitted, instead of failing the others."""
+    """A worker job that stores the reason if it could not be submitted, so that the
+    other jobs still start.
+    """
 
     refusal = ""
 
@@ -104,7 +106,7 @@ JOBS: dict[str, Any] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "sge": Sge}
 
 
 class Cluster(JobQueueCluster):
-    """A scheduler in this process and one worker process in each job."""
+    """Dask cluster with a scheduler in this process and one worker process in each job."""
 
     def _get_worker_security(self, security: Any) -> None:
         """No-op: workers get their certificates by options, and whoever made the files removes them."""
@@ -115,7 +117,7 @@ WORKER: dict[str, Any] = {
     "worker_command": "rankfold.cluster.slurm.node_worker",
     "death_timeout": "120",
 }
-"""Options that all jobs share."""
+"""Options of dask-jobqueue that all jobs share."""
 
 
 def make_cluster(scheduler: str, **options: Any) -> Cluster:
@@ -124,7 +126,7 @@ def make_cluster(scheduler: str, **options: Any) -> Cluster:
 
 
 def worker_script(scheduler: str, address: str, name: str = "dummy-name", **options: Any) -> str:
-    """Script of a worker's job, as a cluster would write it whose scheduler has that address."""
+    """Script of a worker's job, as a cluster whose scheduler has that ``address`` would submit it."""
     return str(JOBS[scheduler](address, name, **WORKER, **options).job_script())
 
 

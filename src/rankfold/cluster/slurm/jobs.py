@@ -51,7 +51,7 @@ MARGIN = 1.1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerJobs:
-    """One job for each worker, by a profile; an ``Executor``."""
+    """Jobs with one worker each, by the settings of a profile, as a place of execution; an ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -61,7 +61,9 @@ class WorkerJobs:
     def of(
         cls, profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
     ) -> WorkerJobs:
-        """Jobs of a profile; their working memory is given, or follows from the profile's."""
+        """Jobs with the settings of a profile; their working memory is ``memory``, or
+        follows from the profile's.
+        """
         queue_system(profile.scheduler).check_profile(profile)
         if memory is not None:
             working = parse_bytes(memory)
@@ -91,10 +93,10 @@ class WorkerJobs:
         return dataclasses.replace(self, budget=budget)
 
     def check(self) -> None:
-        """No-op: what workers have is known only when they have started."""
+        """No-op: memory and threads of the workers are known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """Kind and size of the place, for the record of a run."""
+        """Kind and size of the place of execution, by name, for the record of a run."""
         return {
             "kind": self.profile.scheduler,
             "workers": self.budget.workers,
@@ -212,7 +214,8 @@ class WorkerJobs:
 def await_workers(
     target: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
 ) -> None:
-    """Wait until ``here`` counts the first worker, and ``grace_seconds`` longer for the others.
+    """Wait for the first worker, then at most ``grace_seconds`` for the others, up to ``target``; ``here``
+    counts them.
 
     Raises
     ------
@@ -240,12 +243,14 @@ def await_workers(
 
 
 def job_bytes(working: int) -> int:
-    """Bytes to request for a job: working memory, the baseline of a process, its nanny, and a margin."""
+    """Bytes to request for a job: working memory, baseline of a process, Dask's
+    nanny process, and a margin.
+    """
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
 
 def _require_acceptance(system: QueueSystem, script: str) -> None:
-    """Raise with the system's own message if it refuses the job, as far as it can be asked."""
+    """Raise with the queue system's own message if it refuses the job, as far as it can check that."""
     if (message := system.refused(script)) is not None:
         require_final(system.TITLE, message)
         words = (

@@ -1,4 +1,5 @@
-"""Jobs that no process watches any more: noted before they start, so that they are found and canceled.
+"""Cancel jobs that no process watches any more; names of jobs are noted before they start, so that they are
+found.
 
 Worker jobs of a run share one name, which is noted in the folder of the run as long as there may be any. A
 driver removes the note when its jobs are canceled. A shell that outlives a killed driver cancels them. If
@@ -31,7 +32,7 @@ CANCEL_SECONDS = 120.0
 POLL_SECONDS, LONGEST_POLL = 0.5, 5.0
 
 SETTLE_SECONDS = 1.0
-"""Seconds between two queries of a queue that lists none of them."""
+"""Seconds before a queue that lists none of the jobs is asked again, to be sure."""
 
 
 def read_note(folder: Path) -> list[str]:
@@ -42,7 +43,7 @@ def read_note(folder: Path) -> list[str]:
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
-    """Remove the note of jobs that have ended, unless it lists others, of a driver that has begun since."""
+    """Remove the note of jobs that have ended, unless it now lists others, of a driver that started since."""
     if set(read_note(folder)) == {*names}:
         remove(folder / NOTE)
 

@@ -17,7 +17,7 @@ MODULE = "distributed.cli.dask_worker"
 
 
 def bound_options(scheduler: str, options: Sequence[str]) -> list[str]:
-    """Options that bind a worker and its dashboard to one address."""
+    """Options of Dask's worker that bind it and its dashboard to one address."""
     from distributed.comm.addressing import get_address_host
     from distributed.utils import get_ip, get_ip_interface
 

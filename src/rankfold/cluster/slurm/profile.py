@@ -31,7 +31,7 @@ WORD = re.compile(r"\w[\w.,:@+=/-]*")
 """Pattern of words that need no quotes in job scripts."""
 
 FOLDER = re.compile(r"(?:[^\x00-\x1f\x7f\"\\`$]|\$\w+|\$\{\w+(?::-[\w./ -]*)?\})+")
-"""Pattern of a path for double quotes in a shell; it may hold variables, but no commands."""
+"""Pattern of a path that can stand in double quotes in a shell; it may hold variables, but no commands."""
 
 WALLTIME = re.compile(r"(?a)\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
 """Pattern of times that SLURM accepts: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
@@ -90,7 +90,7 @@ Number = Annotated[int, Field(ge=0), WHOLE]
 
 
 class Profile(BaseModel):
-    """Settings of a site's jobs: of one worker, or of a whole command."""
+    """Settings of a site's jobs: of jobs with one worker each, or of one job that holds a whole command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -120,7 +120,7 @@ class Profile(BaseModel):
     """Lines of the job script that run before the worker starts."""
 
     directives: tuple[Line, ...] = ()
-    """More ``#SBATCH`` options, or those of the other scheduler."""
+    """Additional ``#SBATCH`` options, or those of another queue system."""
 
     python: Line | None = None
     """Interpreter on the nodes; by default that of the caller."""
@@ -150,7 +150,7 @@ class Profile(BaseModel):
     """
 
     requeue: Number = 20
-    """Most times that such a job begins again until all is done."""
+    """Most times that such a job is requeued until all is done."""
 
     @field_validator("drain")
     @classmethod
@@ -182,7 +182,9 @@ class Profile(BaseModel):
         return walltime_seconds(self.wait)
 
     def threads_for(self, threads: int | None, cores: int) -> int:
-        """Number of segments that a worker runs at once: one on each of its GPUs, or one on each core."""
+        """Number of segments (units of work) that a worker runs at once: one on each of
+        its GPUs, or one on each core.
+        """
         if self.gpus and (threads or 0) > self.gpus:
             raise InputError(
                 f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
@@ -192,7 +194,7 @@ class Profile(BaseModel):
 
 
 def find_profile(profile: object) -> Profile:
-    """Read a profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
+    """Read a profile, found by path or name; ``"slurm"`` without a file gives the defaults."""
     if isinstance(profile, Profile):
         return profile
     if not isinstance(profile, str | os.PathLike):
@@ -231,7 +233,7 @@ def _require_own(path: Path) -> Path:
 
 
 def absolute_profile(profile: str, folder: Path) -> str:
-    """Name of a profile that is valid from every folder.
+    """Path or name by which a profile is found from every folder.
 
     A path, or a name with a file in ``folder``, is made absolute.
     """

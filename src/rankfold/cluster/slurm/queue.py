@@ -26,7 +26,7 @@ from rankfold.pipeline.wording import argument
 LOG = logging.getLogger("rankfold")
 
 GONE_SECONDS = 60.0
-"""Seconds after which a job that SLURM does not list has ended; its answers may be some seconds old."""
+"""Seconds after which a job that SLURM does not list counts as ended; its lists may be some seconds old."""
 
 ANSWER_SECONDS = 60.0
 """Longest wait for one answer of SLURM, in seconds."""
@@ -62,7 +62,7 @@ answer.
 
 
 class Jobs:
-    """Finds which jobs of a run have ended, and how long the others have left."""
+    """Finds which worker jobs of a run have ended, and how long the others have left."""
 
     def __init__(self, logs: Path, walltime: str, ask_states: AskStates) -> None:
         self._logs, self._walltime, self._ask_states = logs, walltime_seconds(walltime), ask_states
@@ -129,10 +129,10 @@ class QueuedJob:
     """``pending``, ``running``, ``completing``, and rarer ones."""
 
     reason: str
-    """Reason why it waits."""
+    """Reason why a pending job waits."""
 
     left: str
-    """Time until its limit, as D-HH:MM:SS."""
+    """Time until its time limit, as D-HH:MM:SS."""
 
     begins: str
     """Time when it began or is expected to, in the zone of this machine; ``N/A`` where SLURM cannot say."""

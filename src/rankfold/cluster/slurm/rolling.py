@@ -1,10 +1,11 @@
 """Replace workers before their jobs reach the time limit, so that no task waits and nothing is done twice.
 
-A successor is requested first. When one has registered, the oldest worker is asked to hand over: it takes no
-more segments, its running segments leave a checkpoint after their panel and go to other workers, and then it
-is closed. One at a time, unless time is so short that all workers about to end hand over together, with or
-without successors. The thread never blocks: each check finds the workers that are due and those without
-segments.
+A segment is the unit of work of a worker, 10 to 60 seconds. A successor is requested first. When one has
+registered, the oldest worker is asked to hand over: it takes no more segments, its running segments leave a
+checkpoint once they have added the rows that they hold, and go to other workers, and then it is closed. This
+is done for one worker at a time, unless time is so short that all workers about to end hand over together,
+with or without successors. The thread never blocks: each check finds the workers that are due and those
+without segments.
 
 The trap: a worker that is closed before its segments have ended hands nothing over. Dask starts them
 elsewhere at once, from checkpoints that are older than those they are about to leave.
@@ -27,14 +28,18 @@ HAND_OVER_POLL = 0.1
 """Seconds between checks while segments leave their checkpoints."""
 
 LAST_SECONDS = 120.0
-"""Latest time of a hand-over, in seconds before a worker's end; half the margin if that is shorter."""
+"""Seconds before a worker's end when it hands over even without a successor; half the
+margin if that is shorter.
+"""
 
 END_SECONDS = 10.0
 """Seconds that a check in progress may take to finish when the run ends."""
 
 
 class Rolling:
-    """Replaces workers, which a watchdog keeps, before their end."""
+    """Replaces the workers of a watchdog (``watchdog.Watchdog``) before their jobs
+    reach their time limits.
+    """
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class Rolling:
                     LOG.warning("could not replace a worker before its end, will try again: %s", error)
 
     def _here(self) -> dict[Any, str]:
-        """Addresses of workers by name."""
+        """Addresses of the registered workers by name."""
         workers = dict(self._cluster.scheduler_info["workers"])
         return {info["name"]: address for address, info in workers.items()}
 
@@ -111,7 +116,7 @@ class Rolling:
             )
 
     def _close(self, draining: dict[Any, str], remaining_seconds: dict[Any, float]) -> None:
-        """Close the workers that have no segment left, or no time to wait for one."""
+        """Close the workers that have no segment left, or no time to wait until theirs have ended."""
         from rankfold.cluster.local.worker import hand_over
 
         busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")

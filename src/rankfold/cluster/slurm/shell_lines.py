@@ -16,7 +16,7 @@ from rankfold.pipeline.errors import ClusterError
 
 
 def exports() -> list[str]:
-    """Shell lines that export the environment of a worker."""
+    """Shell lines that export the environment variables of a worker."""
     return [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
 
 

@@ -1,4 +1,4 @@
-"""One ``srun`` inside an allocation, whose tasks are the workers."""
+"""One ``srun`` command in a SLURM job, whose tasks are the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ KILL_SECONDS = 10.0
 
 
 class SrunStep:
-    """A step that is ended with the block, whatever its tasks do."""
+    """Workers that one ``srun`` starts, and that are ended when the block ends,
+    whatever they do; a ``Step``.
+    """
 
     def __init__(self, logs: Path, tag: str) -> None:
         self.logs = logs
@@ -29,8 +31,8 @@ class SrunStep:
         """Path pattern of the log of each task, for srun; unique to this start of the job."""
 
         self.any_worker_came = False
-        """True if any worker has registered: then the end of all is an accident, and not a mistake in a
-        profile.
+        """True if any worker has registered: if all end after that, it is an accident,
+        not a mistake in a profile.
         """
 
         self._tag, self._log = tag, logs / f"srun-{tag}.log"
@@ -50,7 +52,7 @@ class SrunStep:
             )
 
     def check(self) -> None:
-        """Raise if the step has ended while it is needed."""
+        """Raise if ``srun`` has ended while its workers are needed."""
         code = None if self._process is None else self._process.poll()
         if code is None:
             return

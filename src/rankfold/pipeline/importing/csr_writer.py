@@ -28,7 +28,7 @@ CHUNK_LENGTHS = (2**17, 2**22)
 POINTERS_CHUNK = 2**17
 
 BLOCK_SHARE, SORT_SHARE = 4, 2
-"""Divisors of the memory: for a block of entries, and for a file that is being sorted."""
+"""Divisors of the memory: its share for a block of entries as read, and for a file that is being sorted."""
 
 
 def copy_entries(

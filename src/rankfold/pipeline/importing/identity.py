@@ -43,7 +43,7 @@ def file_mark(location: str) -> str:
     """Digest of the sizes and times of a file, of all files of a folder, or of those
     that a name with ``*`` matches.
 
-    A URL is only hashed as text.
+    A URL is returned as it is.
     """
     if is_address(location):
         return location
