@@ -1,4 +1,4 @@
-"""The command line. Every error that rankfold raises itself is one message and an exit code.
+"""The command ``rankfold``. Every error that rankfold itself raises becomes one message and an exit code.
 
 0 done    2 bad input or configuration    3 plan refused    4 bad data    75 more to do    130 interrupted
 """
@@ -38,11 +38,11 @@ from rankfold.workflows.options import SHOW_JOBS
 from rankfold.workflows.reporting import plain, quoting_words, say
 
 LINE = 200
-"""Most letters of a command's description in the list of all commands."""
+"""Most characters of a command's description in the list of all commands."""
 
 
 class _Commands(TyperGroup):
-    """Commands under headings, whose usage errors quote words of the user as printable text."""
+    """Commands under headings; usage errors quote the user's words as printable text."""
 
     def make_context(self, *arguments: Any, **others: Any) -> Any:
         with quoting_words():
@@ -133,7 +133,9 @@ EVERY = tuple(app.registered_commands)
 
 @contextlib.contextmanager
 def making(words: Sequence[str]) -> Iterator[None]:
-    """Build only the command that is asked for: building all takes a tenth of a second."""
+    """Build only the command that ``words`` ask for, within the block: building all
+    takes a tenth of a second.
+    """
     before = app.registered_commands
     names = [each.name or get_command_name(each.callback.__name__) for each in EVERY if each.callback]
     asked = [each for each, name in zip(EVERY, names, strict=True) if [*words[:1]] == [name]]

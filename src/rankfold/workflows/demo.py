@@ -59,10 +59,10 @@ CROP = 128
 PICTURES = ("components.png", "reconstruction.png", "scree.png")
 
 SUBJECT = "demo"
-"""Mark by which the page of an earlier demo is recognized."""
+"""Text in a page by which the page of an earlier demo is recognized."""
 
 COMPONENT_COUNTS = (4, 8, 32)
-"""Numbers of components that reconstruct it."""
+"""Numbers of components from which the photographs are reconstructed."""
 
 
 _SCRIPT = """\
@@ -83,7 +83,8 @@ def run_demo(
     say: Callable[[str], None] = say,
     load: Load | None = None,
 ) -> Path:
-    """Write patches, reduce them, draw the components; returns the path of the page that shows all of it.
+    """Write patches, compute their principal components, draw them; returns the path of a page with the
+    pictures.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:
-    """Facts of what was computed, what it took, and where it is; all from the result and its record."""
+    """Facts for the page: what was computed, its cost, and where it is; from the result and its record."""
     attrs, last, home = result.attrs, _last_attempt(result), folder.absolute()
     rows, columns = attrs["input"]["shape"]
     attempts = len(result.run.get("attempts", []))
@@ -181,9 +182,7 @@ def _seconds(record: dict[str, Any]) -> str:
 def draw_pictures(
     result: Result, photographs: Sequence[Photograph], outputs: Sequence[FileOutput]
 ) -> list[Picture]:
-    """Pictures of components, of photographs reconstructed from few of them, and of the variance they
-    explain.
-    """
+    """Draw pictures of components, of photographs reconstructed from few of them, and of their variances."""
     components, mean = np.asarray(result.components, np.float64), np.asarray(result.mean, np.float64)
     ratio = np.asarray(result.explained_variance_ratio, np.float64)
     errors = np.asarray(result.error_estimates, np.float64)

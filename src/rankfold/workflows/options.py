@@ -26,8 +26,8 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 SHOW_JOBS: ContextVar[Callable[[str, Mapping[str, Any]], None]] = ContextVar("SHOW_JOBS")
-"""Shows the jobs that a command would submit, given its name and its options. Set by the command line, which
-knows all commands.
+"""Function that prints the jobs that a command would submit, given its name and options. Set by the command
+line, which knows all commands.
 """
 
 Print = Annotated[
@@ -123,7 +123,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _said(name: str, *declarations: str, metavar: str | None = None) -> Any:
-    """An option with the help text of the argument of that name: see ``rankfold.api.where``."""
+    """An option of the command line, with the help text of the argument ``name`` in
+    ``rankfold.api.where``.
+    """
     return typer.Option(*declarations, metavar=metavar, help=ARGUMENTS[name].help)
 
 
@@ -160,13 +162,14 @@ def view(
 
 
 def arguments(method: Method) -> Callable[..., dict[str, Any]]:
-    """Make the group of options for the parameters of a method."""
+    """Make the function whose parameters are the options for the parameters of a method."""
     return _group({each.name: each for each in method.parameters()}, unsaid=False)
 
 
 def any_arguments(methods: Iterable[Method]) -> Callable[..., dict[str, Any]]:
-    """Make the group of options for the parameters of all methods together; options that are not given are
-    left out.
+    """Make the function whose parameters are the options for the parameters of all methods together.
+
+    Options that are not given are left out.
     """
     parameters: dict[str, Parameter] = {}
     for each in methods:
@@ -191,7 +194,9 @@ def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[...
 
 
 def _option_name(parameter: Parameter) -> str:
-    """Name of the option as a Python parameter: an option such as --no-rows negates with_rows."""
+    """Name of the Python parameter for an option; an option such as --no-rows is the
+    negation of with_rows.
+    """
     return (parameter.argument.option or parameter.name).strip("-").replace("-", "_").lower()
 
 
@@ -237,7 +242,7 @@ def place(
     threads: Annotated[int | None, _said("threads")] = None,
     device: Annotated[str | None, _said("device")] = None,
 ) -> dict[str, Any]:
-    """Place and resources of the computation."""
+    """Options of the place of execution and its resources, by name of the argument."""
     place = {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
     return {**place, "device": device}
 
@@ -252,7 +257,7 @@ def output(
     scratch: Scratch = None,
     overwrite: Overwrite = False,
 ) -> dict[str, Any]:
-    """Place of the result."""
+    """Options of the path of the result and its scratch (temporary files), by name of the argument."""
     from rankfold.api.arguments import require_output
 
     require_output("out", out)
@@ -265,12 +270,12 @@ def growing_output(
     overwrite: Overwrite = False,
     grows: Annotated[str | None, _said("grows", metavar="WHAT")] = None,
 ) -> dict[str, Any]:
-    """Place of the result, which may hold the result of an earlier state of the matrix."""
+    """Options of the path of the result, which may already hold that of an earlier, shorter matrix."""
     return {**output(out, scratch, overwrite), "grows": grows}
 
 
 def output_of(method: Method) -> Callable[..., dict[str, Any]]:
-    """The group of options for the place of a method's result."""
+    """The function whose parameters are the options for the output of a method."""
     return growing_output if method.growth else output
 
 
@@ -283,5 +288,5 @@ Store = Annotated[
 
 
 def store(store: Store) -> str:
-    """Place of the matrix that a command reads."""
+    """Path or address of the matrix that a command reads."""
     return store

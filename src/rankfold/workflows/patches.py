@@ -27,7 +27,7 @@ Load = Callable[[], Sequence["Photograph"]]
 SIDE = 8
 COLUMNS = SIDE * SIDE * 3
 CHUNK_ROWS = 16384
-"""Rows in a chunk, of 768 bytes each, so that a chunk has 12 MiB."""
+"""Rows in a chunk; a row has 768 bytes, so that a chunk has 12 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Photograph:
 
     name: str
     pixels: Pixels
-    """(height, width, 3)"""
+    """Colors of the pixels, (height, width, 3)."""
 
     focus: tuple[int, int] = (0, 0)
-    """Row and column of the top left corner of the crop."""
+    """Row and column of the top left corner of the part that is shown."""
 
     @property
     def patches(self) -> int:

@@ -1,4 +1,4 @@
-"""Ends of commands: one message and an exit code for every error, an orderly end for every signal."""
+"""How commands end: with one message and an exit code for every error, in good order for every signal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rankfold.pipeline.text import Lines, harmless, printable
 from rankfold.pipeline.wording import in_command
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
-"""Signals by which SLURM, and others, ask for an orderly end."""
+"""Signals by which SLURM and other systems ask a process to end."""
 
 AGAIN_SECONDS = 0.05
-"""Seconds after which a signal is sent again that a callback has swallowed."""
+"""Seconds after which a signal is sent again if the exception it raised was lost in a callback."""
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"
@@ -38,7 +38,7 @@ class PlainText:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text; returns its length, as streams do."""
+        """Write a text; returns its length, as ``write`` of streams does."""
         shown = harmless(text)
         try:
             self._stream.write(shown)
@@ -71,13 +71,13 @@ def say_warning(message: str) -> None:
 
 
 class Stop(BaseException):
-    """Raised to ask for an orderly end. Like ``KeyboardInterrupt``, it is no error that a library may
-    handle.
+    """Raised when a signal asks the command to end. Like ``KeyboardInterrupt``, it is no error that a library
+    may handle.
     """
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ends with an error: 1 for one that is rankfold's own fault."""
+    """Exit code of a command that ends with an error; 1 for an error that is a fault of rankfold itself."""
     if isinstance(error, Stop) or _is_stale(error):
         return Interrupted.exit_code
     if isinstance(error, RankfoldError):
@@ -89,7 +89,7 @@ def exit_code_of(error: BaseException) -> int:
 
 @contextlib.contextmanager
 def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
-    """Turn errors into one message on stderr and an exit code; signals into orderly ends.
+    """Within the block, turn errors into one message on stderr and an exit code, and signals into ``Stop``.
 
     ``hint`` describes what a stopped command has kept; it is empty if nothing is kept.
     """
@@ -156,11 +156,11 @@ FILE_ERRORS: dict[type[BaseException], str] = {
     FileExistsError: "exists already",
     FileNotFoundError: "does not exist",
 }
-"""Meaning of system errors that name a file."""
+"""Explanation of system errors that name a file, by type of error."""
 
 
 def _is_stale(error: BaseException | None) -> bool:
-    """True if an error, or one of its causes, says that a file server forgot a file."""
+    """True if an error, or one of its causes, says that a file server no longer knows an open file."""
     seen: list[BaseException] = []  # an error that is raised from itself has no end of causes
     while error is not None and error not in seen:
         if getattr(error, "errno", None) == errno.ESTALE:
@@ -190,7 +190,7 @@ def _in_words(error: BaseException, hint: str) -> str:
 
 
 def _of_file(error: BaseException) -> str:
-    """Problem with a file, in words; empty if the error names no file."""
+    """Explanation of an error that concerns a file; empty if the error names no file."""
     name = getattr(error, "filename", None)
     what = FILE_ERRORS.get(type(error))
     return f"{os.fsdecode(name)}: {what}" if isinstance(name, str | bytes) and what else ""
@@ -203,8 +203,8 @@ def _drain(number: int, frame: object) -> None:
 
 
 def _resend_signal(unraisable: sys.UnraisableHookArgs) -> None:
-    """Handle an exception raised in a callback, which Python only prints: a signal among them is sent
-    again.
+    """Handle an exception raised in a callback, which Python would only print: if a
+    signal raised it, send the signal again.
     """
     error = unraisable.exc_value
     if not isinstance(error, Stop | KeyboardInterrupt):
@@ -224,7 +224,7 @@ def _disregard(*numbers: signal.Signals) -> None:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """No-op. Unlike SIG_IGN, it is not inherited by processes that are started from here."""
+    """Signal handler that does nothing. Unlike SIG_IGN, child processes do not inherit it."""
 
 
 def _fail(message: str, code: int, error: BaseException | None) -> None:

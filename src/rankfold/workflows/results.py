@@ -1,4 +1,6 @@
-"""Results in words: final lines of commands and stages, and descriptions of finished results."""
+"""Results in words: the lines that commands and stages print at the end, and descriptions of finished
+results.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
 
 
 PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffusion_map")
-"""Methods that make graphs of neighbors or embeddings from them."""
+"""Methods whose results are graphs of neighbors, or embeddings made from them."""
 
 
 def summary(result: Result, *, already_done: bool) -> Lines:
-    """The closing lines of a command that made a result."""
+    """Lines that a command prints at its end: the result, its quality and its cost."""
     how = "already done" if already_done else "done"
     return Lines(f"{result.path}: {how}", headline(result), *took(result))
 
@@ -75,7 +77,7 @@ def headline(result: Result) -> str:
 
 
 def _sums(facts: dict[str, Any]) -> str:
-    """Sums of a kernel, and their error."""
+    """Text on kernel sums, and their error."""
     line = f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
     if facts["error_bound"] > 0:
         line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}"
@@ -88,7 +90,7 @@ def _kind_of_rows(facts: dict[str, Any]) -> str:
 
 
 def _picture(facts: dict[str, Any]) -> str:
-    """Line for a graph of weights, or for its embedding."""
+    """Line of text on a graph of weights, or on its embedding."""
     if facts["kind"] == "transform":
         rows, k, of = facts["input"]["shape"][0], facts["request"]["k"], facts["request"]["of"]
         if of in ("spectral", "diffusion_map"):
@@ -123,13 +125,16 @@ def _picture(facts: dict[str, Any]) -> str:
 
 
 def _effort(facts: dict[str, Any]) -> str:
-    """Number of components, and of passes."""
+    """Text on the number of components and of passes."""
     passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
     return f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
 
 
 def _of_pairs(facts: dict[str, Any]) -> str:
-    """Share of the trace that features leave out, or the accuracy of eigenvalues of kernel PCA."""
+    """Text on the accuracy of kernel features (share of the trace that they leave out) or of kernel PCA.
+
+    Empty for other kinds of results.
+    """
     if "trace_error" in facts:
         return f"; leaves out {facts['trace_error']:.3g} of the trace"
     if facts["kind"] != "kernel_pca":
@@ -141,7 +146,7 @@ def _of_pairs(facts: dict[str, Any]) -> str:
 
 
 def _neighborhoods(facts: dict[str, Any]) -> str:
-    """Measures of how well an embedding preserves neighborhoods; empty if not measured."""
+    """Text on how well an embedding preserves neighborhoods; empty if not measured."""
     if "trustworthiness" not in facts:
         return ""
     told = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
@@ -149,7 +154,7 @@ def _neighborhoods(facts: dict[str, Any]) -> str:
 
 
 def _paths(facts: dict[str, Any]) -> str:
-    """Line for an embedding by shortest paths, or for new rows in one."""
+    """Line of text on an embedding by shortest paths, or on new rows in one."""
     (rows, _), request = facts["input"]["shape"], facts["request"]
     if facts["kind"] == "isomap":
         line = f"isomap of {rows} rows in {request['n_components']} dimensions by {request['n_landmarks']} "
@@ -162,7 +167,7 @@ def _paths(facts: dict[str, Any]) -> str:
 
 
 def residuals(facts: dict[str, Any]) -> str:
-    """Residuals and orthogonality of a check, in words."""
+    """Text on the residuals and the orthogonality that a check has found."""
     return (
         f"largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
         f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
@@ -170,8 +175,8 @@ def residuals(facts: dict[str, Any]) -> str:
 
 
 def took(result: Result) -> list[str]:
-    """Time of all attempts, and peak memory of those that finished, including earlier steps; empty if not
-    recorded.
+    """Line on the time of all attempts, and peak memory of finished ones, including intermediate results;
+    empty if not recorded.
     """
     from rankfold.pipeline.units import format_bytes
     from rankfold.workflows.reports.history import History, preparation
@@ -246,7 +251,7 @@ def description_facts(result: Result) -> dict[str, Any]:
 
 
 def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
-    """Shapes of its arrays by name, including the graph of neighbors. No array is read."""
+    """Shapes of the arrays of a result by name, including its graph of neighbors. No array is read."""
     from rankfold.pipeline.chunks.regular_store import zarr_group
 
     shapes = {name: array.shape for name, array in sorted(zarr_group(result.path).arrays())}
@@ -260,5 +265,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _when(result: Result) -> str:
-    """Time when it was finished: that of the file written last."""
+    """Time when a result was finished: that of the file written last."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime((result.path / "zarr.json").stat().st_mtime))

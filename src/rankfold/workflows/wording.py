@@ -1,4 +1,6 @@
-"""Words of messages and tables: options of commands, also as keys of a file; aligned columns."""
+"""Wording of messages: options of commands renamed to keys of a workflow file; and columns of tables,
+aligned.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rankfold.pipeline.wording import in_command
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
-"""Options that have another name in a file."""
+"""Options of commands that have another name in a workflow file."""
 
 SAME = "memory row-axes select-rows select-columns drop-missing-columns drop-missing-rows missing-chunks"
 SAME += " scratch workers threads columns without header layout dtype"
@@ -22,15 +24,15 @@ SAME += " scratch workers threads columns without header layout dtype"
 VALUE = re.compile(
     r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|spectral|pca|DIR|time"
 )
-"""Pattern of words after an option that are its value."""
+"""Pattern of words after an option that are its value, in messages."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")
-"""Keys of a stage that are common words in messages."""
+"""Keys of a stage that also occur as common words in messages, and do not mean the key then."""
 
 
 @functools.cache
 def _names() -> frozenset[str]:
-    """Options that have the same name in a file."""
+    """Names of options that are also keys of a workflow file."""
     arguments = (each.name for method in methods() for each in method.parameters())
     return frozenset([*SAME.split(), *(name.lower().replace("_", "-") for name in arguments)])
 
@@ -82,7 +84,7 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:
-    """Align the rows of a table, the first of which is its heading; columns in ``right`` end at one line."""
+    """Align the columns of a table whose first row is its heading; columns in ``right`` are right-aligned."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

@@ -1,4 +1,4 @@
-"""Bodies of the commands, between options and library.
+"""Functions that implement the commands, from options of the command line to calls of the library.
 
 reduce     svd, pca, qr, nmf, knn and their plan
 exporting  export and plot

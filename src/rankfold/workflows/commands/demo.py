@@ -1,4 +1,4 @@
-"""``rankfold demo``."""
+"""``rankfold demo``: principal components of patches of two photographs, with a page of pictures."""
 
 from __future__ import annotations
 

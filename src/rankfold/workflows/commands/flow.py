@@ -34,7 +34,7 @@ class ConsoleListener:
         self._quiet = quiet
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """Print the stage, its action and the reasons."""
+        """Print the stage, what is done with it (run, resume or skip), and the reasons."""
         name, method = verdict.step.name, verdict.step.stage.method
         why = "; ".join(verdict.reasons)
         say(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)

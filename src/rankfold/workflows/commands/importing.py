@@ -1,4 +1,4 @@
-"""``rankfold import`` and ``info``."""
+"""``rankfold import`` and ``info``: copy a matrix into a Zarr store, and describe a matrix or result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def copy(
     ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:
-    """Path of the source and path of the store."""
+    """Paths of the source and of the store, as given."""
     return source, destination
 
 
@@ -139,7 +139,7 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
 
 
 def _say_how_far(output: Path, *, as_json: bool) -> None:
-    """Print what ``rankfold status`` prints for an unfinished output."""
+    """Print, for an unfinished output, what ``rankfold status`` prints."""
     from rankfold.workflows.operations.status import output_facts, output_lines
     from rankfold.workflows.operations.whereabouts import find_work
 

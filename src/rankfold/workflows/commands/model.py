@@ -1,4 +1,4 @@
-"""Commands on results: ``transform``, ``reconstruct``, ``check``, and embeddings by neighbors."""
+"""Commands on results: ``transform``, ``reconstruct``, ``check``, and methods on nearest neighbors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rankfold.workflows.results import headline, is_unchanged, last_attempt, res
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
-    """Path of the result that is used."""
+    """Path of the result of svd or pca that is used."""
     return result
 
 
@@ -34,7 +34,7 @@ def samples(
         ),
     ],
 ) -> str:
-    """Place of the matrix that is transformed."""
+    """Path or address of the matrix that is transformed."""
     return new
 
 
@@ -94,8 +94,9 @@ def reconstruct(
 
 
 def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
-    """Part of a message: how a rebuilt matrix differs from the array of the data, by steps or columns left
-    out.
+    """Part of a message: how a reconstructed matrix differs from the original array.
+
+    It names the preparation steps that still apply, or the columns that were left out.
     """
     steps, columns = facts.get("prepare"), facts["shape"][1]
     whole = facts.get("layout", {}).get("shape", facts["shape"])[1]
@@ -108,7 +109,7 @@ def fitted(
         str | None, typer.Argument(metavar="STORE", help="the matrix that it was made of")
     ] = None,
 ) -> str | None:
-    """Place of the matrix of a result; None if it is not given, then the command asks for it."""
+    """Path or address of the matrix that a result was computed from; None if it is not given."""
     return store
 
 
@@ -139,14 +140,14 @@ def check(
 def lists(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")],
 ) -> tuple[Path, ...]:
-    """Path of the result whose neighbors are weighted."""
+    """Path of the knn result whose neighbors are weighted."""
     return (neighbors,)
 
 
 def matrix_or_lists(
     neighbors: Annotated[str, typer.Argument(metavar="STORE", help="a matrix, or what knn wrote")],
 ) -> tuple[str, ...]:
-    """Place of the matrix, or of the result, that is embedded."""
+    """Path of the matrix, or of the knn result, that is embedded."""
     return (neighbors,)
 
 
@@ -155,7 +156,7 @@ def lists_or_graph(
         str, typer.Argument(metavar="STORE", help="a matrix, or what knn or fuzzy-graph wrote")
     ],
 ) -> tuple[str, ...]:
-    """Place of the matrix, or of the result, that is embedded."""
+    """Path of the matrix, or of the result of knn or fuzzy-graph, that is embedded."""
     return (neighbors,)
 
 
@@ -164,7 +165,9 @@ def lists_or_radius(
         str, typer.Argument(metavar="STORE", help="a matrix, or what knn or radius-neighbors wrote")
     ],
 ) -> tuple[str, ...]:
-    """Place of the matrix, or of the result, whose graph gives the shortest paths."""
+    """Path of the matrix, or of the result of knn or radius-neighbors, whose graph
+    gives the shortest paths.
+    """
     return (neighbors,)
 
 
@@ -172,7 +175,7 @@ def two_graphs(
     first: Annotated[Path, typer.Argument(metavar="FIRST", help="what fuzzy-graph wrote")],
     second: Annotated[Path, typer.Argument(metavar="SECOND", help="another, of the same rows")],
 ) -> tuple[Path, ...]:
-    """Paths of the two results that are combined."""
+    """Paths of the two graphs that are combined."""
     return first, second
 
 
@@ -188,7 +191,7 @@ INPUTS: dict[Method, Callable[..., tuple[str | Path, ...]]] = {
 
 
 def command_of_neighbors(method: Method) -> Callable[..., None]:
-    """The command of a method of neighbors, or of their graphs."""
+    """Make the command of a method whose input are nearest neighbors or a graph of them."""
 
     def body(
         inputs: tuple[str | Path, ...],
@@ -214,12 +217,12 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
 
 
 def no_view() -> dict[str, Any]:
-    """No options: results are used with all their rows."""
+    """Empty options for opening a matrix: results are used with all their rows."""
     return {}
 
 
 def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
-    """Input of a method of neighbors: a result as it is, or a matrix opened with its options."""
+    """Input of a method on neighbors: the path of a result, or a matrix opened with the given options."""
     import rankfold
     from rankfold.methods.embedding.searched import is_result
     from rankfold.pipeline.errors import InputError
@@ -232,14 +235,16 @@ def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
 
 
 def rows_of(store: str, options: dict[str, Any]) -> object:
-    """Rows for a result; without options they are opened as the result's own rows were."""
+    """Matrix of new rows for a result; without options it is opened in the same way as
+    the result's own matrix.
+    """
     import rankfold
 
     return store if options == view() else rankfold.open(store, **options)
 
 
 def embeddings() -> dict[Method, Callable[..., None]]:
-    """A command for each method of neighbors."""
+    """Make a command for each method on neighbors, by method."""
     return {each: command_of_neighbors(each) for each in INPUTS}
 
 
@@ -258,7 +263,7 @@ def window(text: str | None) -> slice | None:
 
 @contextmanager
 def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on stderr; warnings are printed at the end, from the result."""
+    """Show progress on stderr in the block. Warnings are not shown here: they are printed from the result."""
     import warnings
 
     import rankfold
@@ -278,7 +283,7 @@ def _relative_error(facts: dict[str, Any]) -> str:
 
 
 def _share(facts: dict[str, Any]) -> str:
-    """Relative error as text, with "at most" if it is not above the floor of what can be determined."""
+    """Relative error as text; with "at most" if it is not above the smallest error that can be determined."""
     error = facts["relative_error"]
     return ("at most " if 0 < error <= facts["relative_error_floor"] else "") + f"{error:.2g}"
 

@@ -1,4 +1,4 @@
-"""``rankfold logs``, ``cancel`` and ``schedule``: runs that go on elsewhere, or begin at another time."""
+"""``rankfold logs``, ``cancel`` and ``schedule``: follow or end runs elsewhere, or have them start later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rankfold svd``, ``pca``, ``qr``, ``nmf``, ``knn`` and ``plan``."""
+"""``rankfold svd``, ``pca``, ``qr``, ``nmf``, ``knn``, other methods of one matrix, and ``plan``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
 def command_of(method: Method) -> Callable[..., None]:
-    """The command of a method of one matrix."""
+    """Make the command of a method whose input is one matrix."""
 
     def body(
         store: str,
@@ -71,7 +71,9 @@ def pca(
 
 
 def reductions() -> dict[Method, Callable[..., None]]:
-    """Make a command for each method of one matrix, also for those of other packages."""
+    """Make a command for each method whose input is one matrix, by method; also for
+    methods of other packages.
+    """
     return {each: pca if each is PCA else command_of(each) for each in methods() if each.of_matrix}
 
 
@@ -89,7 +91,9 @@ def planned_store(
         str | None, typer.Argument(metavar="[STORE]", help="the matrix or result, as for KIND")
     ] = None,
 ) -> str | None:
-    """Place of the matrix or result to plan for; None for a workflow, or for rows that are only counted."""
+    """Path of the matrix or result to plan for; None for a workflow, or if only its
+    number of rows is given.
+    """
     return store
 
 
@@ -149,7 +153,7 @@ def _plan_flow(
 
 
 def rank_of_update(method_arguments: dict[str, Any]) -> int | None:
-    """Rank of an update; raises for options that follow from the result that is updated."""
+    """Rank of an update of pca; raises for options that the updated result already determines."""
     from rankfold.pipeline.errors import InputError
 
     for parameter in PCA.parameters():

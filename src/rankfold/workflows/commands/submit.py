@@ -100,7 +100,7 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 
 
 def _to_go_on(place: str | Path) -> list[str]:
-    """Lines with the commands that follow or cancel what was submitted."""
+    """Lines with the commands that show the state of what was submitted, or cancel it."""
     words = shell_words([str(place)])
     return [
         f"follow it:  rankfold logs {words} --follow   or   rankfold status {words}",
@@ -147,7 +147,9 @@ ON_PROCESSES = "workers are the processes that were started: give no --cluster t
 def _require_command(
     what: list[str], submit: typer.Context, place_is_known: str = IN_ITS_JOB
 ) -> dict[str, Any]:
-    """Options of a command; raises for what it does not accept, now and not after a night in the queue."""
+    """Options of a command, by name; raises at once for arguments that the command
+    would refuse in its job.
+    """
     from rankfold.pipeline.errors import InputError
 
     commands = submit.find_root().command.every()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Cost of a stage in numbers: passes, bytes, memory, tasks, files, time.
+"""Cost of a stage of a workflow: passes, bytes, memory, tasks, files, time.
 
-Time is predicted from the speed of this machine, and decides nothing.
+Time is predicted from the speed of this machine, for information only.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Numbers:
     reads_bytes: int
     peak_bytes: int
     scratch_bytes: int
-    """Bytes of scratch and checkpoints together."""
+    """Bytes of scratch (temporary files) and checkpoints together."""
 
     result_bytes: int
     tasks: int
     files: int | None
-    """Most files of the result: chunks and their metadata. None if that is not known before the run."""
+    """Most files of the result: chunks and their metadata; None if that is unknown before the run."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers by name, for JSON."""
+        """The costs by name, for JSON."""
         return dataclasses.asdict(self)
 
 
 def numbers_of(work: Task | Importing, plan: Plan | None) -> Numbers:
-    """Cost of a task or an import, for the passes that are likely; an import has no plan."""
+    """Cost of a task, with the likely number of passes, or of an import, which has no plan."""
     files = files_of(work)
     if isinstance(work, Importing):
         return Numbers("1", work.reads_bytes, work.memory, 0, work.result_bytes, 1, files)
@@ -61,8 +61,9 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
 
 
 def files_of(work: Task | Importing) -> int | None:
-    """Most files of a result: one for each chunk, metadata of every array and of the group, and a
-    manifest.
+    """Most files of a result: one for each chunk, metadata of each array and of the group, and a manifest.
+
+    None for an import whose shape is unknown.
     """
     if isinstance(work, Importing):
         return _of_import(work)

@@ -1,4 +1,4 @@
-"""A workflow as people write it: one YAML file of inputs, stages and the folder of results.
+"""The YAML file of a workflow: inputs, stages, and the folder of results.
 
     workflow: cells
     inputs:
@@ -49,7 +49,10 @@ from rankfold.workflows.wording import in_file
 
 
 class MatrixInput(StrictModel):
-    """A matrix, and the part of it that is used: arguments of ``rankfold.open``. Its path alone is enough."""
+    """An input of a workflow: a matrix, and the part of it that is used, as for ``rankfold.open``.
+
+    A path alone is enough.
+    """
 
     store: Where
     row_axes: Text | None = None
@@ -66,7 +69,7 @@ class MatrixInput(StrictModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema of both forms: a path, or keys and values."""
+        """JSON Schema of both forms: a path, or keys and values."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
     def view(self) -> dict[str, Any]:
@@ -81,7 +84,7 @@ def _input(value: object) -> object:
 
 
 class ParameterGrid(BaseModel):
-    """One stage, run for each value in a list for one of its keys."""
+    """A parameter sweep: one stage, run for each value in a list for one of its keys."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -93,7 +96,7 @@ class ParameterGrid(BaseModel):
 
 
 class Flow(StrictModel):
-    """A workflow."""
+    """A workflow: the content of its file."""
 
     workflow: Name
     inputs: dict[Name, Annotated[MatrixInput, BeforeValidator(_input)]]
@@ -107,17 +110,19 @@ class Flow(StrictModel):
 
 
 HERE = ("local", "allocation", "mpi")
-"""Places that need no profile: this machine, and the job or the processes that a command runs in."""
+"""Values of ``cluster`` that need no profile: this machine, or the job or processes
+that a command runs in.
+"""
 
 
 MOST_STAGES = 256
-"""Most stages of one workflow; a sweep may make more steps of them."""
+"""Most stages of one workflow; a parameter sweep may run a stage several times."""
 
 # Reading ------------------------------------------------------------------------------------------
 
 
 def is_flow(name: str) -> bool:
-    """True if an argument of a command is a workflow, by its suffix."""
+    """True if the name of a file ends like that of a workflow."""
     return name.endswith((".yaml", ".yml"))
 
 

@@ -1,7 +1,8 @@
-"""The stages of a workflow in the order they run: references, sweeps, cycles.
+"""The stages of a workflow in the order they run: references, parameter sweeps, cycles.
 
-A reference is the name of an input, of a stage, or ``STAGE.ARRAY``. A stage that is swept becomes one step
-for each value, ``STAGE-VALUE``, and so do the stages that depend on it.
+A reference is the name of an input, of a stage, or ``STAGE.ARRAY``. A parameter sweep runs a stage for each
+of several values of a key. The stage becomes one step for each value, ``STAGE-VALUE``, and so do the stages
+that depend on it.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from rankfold.workflows.flows.flow_file import Flow, resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage
 
 WHOLE = ("import", "reconstruct")
-"""Methods whose result is a matrix itself."""
+"""Methods whose result is itself a matrix, without named arrays."""
 
 OF_ROWS = ("check", "reconstruct")
-"""Methods that need the rows of the result they read."""
+"""Methods that need a result with its factor of the rows."""
 
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
 COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
 """Array that ``transform`` writes, by the method of the result that it uses."""
 
 UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "changed")
-"""Keys that a sweep cannot vary."""
+"""Keys of a stage that a parameter sweep cannot vary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Target of a name in a stage: an input, a stage, or an array of a stage."""
+    """What a name in a stage refers to: an input, a stage, or an array of a stage."""
 
     input: str = ""
     stage: str = ""
@@ -48,10 +49,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StageNode:
-    """A step: a stage with one value of a sweep, or without a sweep."""
+    """A step of a workflow: a stage with one value of a parameter sweep, or a stage without one."""
 
     name: str
-    """Name of its result: the name of the stage, with the value of a sweep if there is one."""
+    """Name of the step and of its result: the name of the stage, with the value of a
+    parameter sweep if any.
+    """
 
     stage: BaseStage
     stage_name: str
@@ -64,15 +67,16 @@ class StageNode:
     """Names of the steps whose results it reads."""
 
     def file(self, path: str, folder: Path) -> Path:
-        """Path of an additional file that it writes; for a step of a sweep, the file name includes the
-        value.
+        """Path of an additional file that the step writes, from the ``path`` in the workflow.
+
+        For a step of a parameter sweep, the file name includes the value.
         """
         whole = Path(resolve_path(path, folder))
         return whole.with_name(f"{whole.stem}{self.name.removeprefix(self.stage_name)}{whole.suffix}")
 
 
 def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
-    """All steps, each after the steps that it needs, otherwise in the order of the file."""
+    """All steps of a workflow, each after the steps that it needs, otherwise in the order of the file."""
     for name in flow.stages:
         if name in flow.inputs:
             raise InputError(
@@ -109,7 +113,7 @@ def _plain(flow: Flow) -> Iterator[StageNode]:
 
 
 def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
-    """The same step, with the names of the steps that run before it."""
+    """A copy of a step with the names of the steps that run before it."""
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
     return StageNode(
@@ -134,7 +138,9 @@ def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Referenc
 def references(
     stage: BaseStage, inputs: Iterable[str], stages: Iterable[str]
 ) -> Iterator[tuple[str, Reference]]:
-    """Keys of a stage that refer to something, each with its reference; unknown names are left out."""
+    """Yield the keys of a stage that refer to something, each with its reference;
+    unknown names are left out.
+    """
     inputs, stages = list(inputs), list(stages)
     for key in (*stage.MATRICES, *stage.RESULTS):
         text = getattr(stage, key)
@@ -144,18 +150,20 @@ def references(
 
 
 def words_for(stage: BaseStage, key: str) -> tuple[str, ...]:
-    """Words that are allowed in place of a name as value of a key."""
+    """Words, such as ``random``, that are allowed as value of a key in place of a name."""
     own = METHODS[stage.method].parameters() if stage.method in METHODS else ()
     return next((each.argument.choices for each in own if each.name == key), ())
 
 
 def matrices_of(name: str) -> tuple[str, ...]:
-    """Matrices in the result of a method, if its rows are kept."""
+    """Names of the matrices in the result of a method, if its rows are kept; empty if
+    the result is a matrix itself.
+    """
     return () if name in WHOLE else METHODS[name].matrices
 
 
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:
-    """Matrices in the result of a stage."""
+    """Names of the matrices in the result of a stage."""
     if stage.method == "transform":
         source = stages.get(getattr(stage, "result", ""))
         every = tuple(dict.fromkeys(COORDINATES.values()))
@@ -202,7 +210,7 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
 
 
 def _mistake_of_new_rows(stage: BaseStage, key: str, text: str, method: str) -> str:
-    """Mistake in how a transform names its new rows; empty if there is none."""
+    """Message if a transform names its new rows by the wrong key or array; empty if it is right."""
     by_neighbors = getattr(stage, "neighbors", None) is not None
     if key != "result" or by_neighbors == (method in EMBEDDINGS):
         return ""
@@ -239,7 +247,7 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
 
 
 def _refuse_circles(flow: Flow, document: Document) -> None:
-    """Raise for stages that wait for each other."""
+    """Raise for stages that depend on each other in a circle."""
     after = {
         name: _with_predecessors(StageNode(name, stage, name), flow, flow.stages).after
         for name, stage in flow.stages.items()
@@ -278,7 +286,7 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
 
 
 def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
-    """Every stage as a step; stages that a sweep changes become one step for each value."""
+    """Yield every stage as a step; stages that a parameter sweep changes yield one step for each value."""
     name, key, values = _sweep(flow, document)
     tails = [re.sub(r"[^\w.+-]+", "-", str(value)) for value in values]
     for number, tail in enumerate(tails):
@@ -302,9 +310,7 @@ def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
 
 
 def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Document) -> None:
-    """Raise if a step of a sweep has the name of something else: it would be taken for that, or
-    replace it.
-    """
+    """Raise if a step of a parameter sweep has the name of an input or another step."""
     owners = {name: ("inputs", name) for name in flow.inputs}
     for step in sorted(steps, key=lambda step: step.name != step.stage_name):
         if step.name not in owners:
@@ -321,7 +327,7 @@ def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Documen
 
 
 def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
-    """The stage, the key and the values of a sweep, checked."""
+    """The stage, the key and the values of a parameter sweep, checked."""
     assert flow.sweep is not None  # noqa: S101
     name, extra = flow.sweep.stage, flow.sweep.model_extra or {}
     if name not in flow.stages:
@@ -340,7 +346,7 @@ def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
 
 
 def _dependents_of(name: str, flow: Flow) -> set[str]:
-    """A stage and all stages that are made from it."""
+    """Names of a stage and of all stages that depend on its result."""
     dependents, before = {name}, 0
     while len(dependents) > before:
         before = len(dependents)
@@ -366,7 +372,10 @@ def _with(
 
 
 def _with_suffix(stage: BaseStage, dependents: set[str], tail: str, flow: Flow) -> BaseStage:
-    """A copy of a stage that reads the steps of the same value of a sweep."""
+    """A copy of a stage of a parameter sweep that reads the results of steps with the same value.
+
+    ``tail`` is the suffix of this value in names of steps.
+    """
     new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in dependents else n for n in stage.needs)}
     for key, reference in references(stage, flow.inputs, flow.stages):
         if reference.stage in dependents:

@@ -1,4 +1,5 @@
-"""A stage that imports: its arguments, whether it is done, and its execution.
+"""A stage that imports a matrix into a Zarr store: arguments, identity by which it is found done, and
+execution.
 
 An import has no checkpoints: it makes a whole store or none, and starts over. The identity of a store's
 matrix is kept in ``STORE.run/request.json``, written before the store and marked as finished after it.
@@ -35,7 +36,7 @@ CHUNK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Importing:
-    """An import, with its cost."""
+    """An import to be done, with its cost."""
 
     stage: Import
     path: Path
@@ -52,7 +53,7 @@ class Importing:
 
     @classmethod
     def of(cls, stage: Import, scene: StageInputs, path: Path, memory: int | None) -> Importing:
-        """The import that a stage asks for; opens the source, reads no numbers of it."""
+        """Make the import that a stage asks for; opens the source, but reads none of its values."""
         reference, arguments = scene.of(stage.input), stage.arguments()
         matrix: str | Source
         matrix, view, reader = "", {}, None
@@ -96,7 +97,9 @@ class Importing:
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the store before compression; if that is unknown, as many as are read."""
+        """Bytes of the store before compression; if its shape is unknown, the bytes
+        read are taken instead.
+        """
         if self.shape is None or self.sparse:
             return self.reads_bytes
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -116,7 +119,7 @@ class Importing:
         return StageResult(self.path, False, {"": matrix}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
-        """Write the store, in place of an earlier one."""
+        """Write the store, replacing an earlier one."""
         folder = self.path.with_name(self.path.name + ".run")
         folder.mkdir(parents=True, exist_ok=True)
         began, facts = time.perf_counter(), machine_facts()

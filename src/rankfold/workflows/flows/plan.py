@@ -1,4 +1,4 @@
-"""Plan of a workflow: the action for each stage, and why; raises if something does not fit."""
+"""Plan of a workflow: the action for each stage and its reasons; raises if something does not fit."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ CONTENTS |= {"quality": "quality", "targets": "targets"}
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """A step, the action to take, and the reasons."""
+    """Plan of one step (a stage, with one value of a parameter sweep if there is one): action and reasons."""
 
     step: StageNode
     action: str
-    """``run``, ``resume``, ``skip``, or ``leave`` if only other stages were asked for."""
+    """``run``, ``resume`` or ``skip``; ``leave`` if only other stages were asked for."""
 
     reasons: tuple[str, ...]
     path: Path
@@ -63,7 +63,7 @@ class StagePlan:
     numbers: Numbers | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan of the stage by names of its parts, for JSON."""
+        """The fields of the plan by name, for JSON."""
         return {
             "stage": self.step.name,
             "method": self.step.stage.method,
@@ -77,7 +77,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """A workflow file that was read, its steps, and the folder of its results."""
+    """A workflow file that has been read: its steps, and the folder of its results."""
 
     flow: Flow
     document: Document
@@ -85,8 +85,9 @@ class Workflow:
 
     @classmethod
     def read(cls, path: Path, cluster: str | None = None) -> Workflow:
-        """Read a file, for another place than it names if ``cluster`` is given; mistakes are reported with
-        their lines.
+        """Read a workflow file; ``cluster`` replaces the place of execution that it names.
+
+        Mistakes are reported with their lines.
         """
         flow, document = read_flow(path)
         if cluster is not None:
@@ -117,7 +118,7 @@ class Workflow:
         return resources.model_copy(update={"scratch": resolve_path(resources.scratch, folder)})
 
     def executor(self, step: StageNode) -> Executor:
-        """Place where a step runs."""
+        """Place of execution of a step."""
         own = self.resources(step)
         return choose_executor(
             cluster=self.flow.profile,
@@ -138,7 +139,7 @@ class Workflow:
         return survey(self, record.stages)
 
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
-        """Names of the steps that were asked for: from ``first`` on, only one, or all."""
+        """Names of the steps that were asked for: ``first`` and all after it, ``only`` one, or all."""
         if first is None and only is None:
             return {step.name for step in self.steps}
         if first is not None and only is not None:
@@ -193,12 +194,14 @@ def survey(
 
 
 def own_steps(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Names of steps that this workflow has begun; it may also use results that others have made."""
+    """Names of steps that this workflow itself has begun, from its record; other
+    results may come from elsewhere.
+    """
     return {name for name, stage in record.items() if "started" in stage}
 
 
 def require_no_store(workflow: Workflow) -> None:
-    """Raise if results would be written into a store, such as an input."""
+    """Raise if results would be written into a Zarr store, such as an input."""
     out = workflow.outputs.absolute()
     for folder in (out, *out.parents):
         if any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
@@ -231,8 +234,9 @@ def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours:
 def _most_memory(
     refusals: Sequence[tuple[StageNode, MemoryBudgetError]], document: Document
 ) -> RankfoldError:
-    """One error for all stages that do not fit: a user who gives what it asks for is not refused for another
-    stage.
+    """One error for all stages that need more memory than they have.
+
+    It asks for the largest need, so that the memory that it asks for is enough for the others too.
     """
     shared = [one for one in refusals if one[0].stage.resources.memory is None]
     step, error = max(shared or refusals[:1], key=lambda one: one[1].need_bytes)
@@ -250,7 +254,9 @@ def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> S
 
 
 def _plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
-    """As ``plan_stage``; the future result of a step is added even if the step does not fit into memory."""
+    """Decide the action for a step, and add its future result to ``scene`` even if it
+    does not fit into memory.
+    """
     verdict, scene.outcomes[step.name] = _decide(workflow, step, scene, ours=ours)
     work = verdict.work
     if verdict.action == "skip" or work is None or isinstance(work, Importing):
@@ -297,12 +303,12 @@ def _decide(
 
 
 def _news(work: Growing) -> str:
-    """Reason why a growing stage runs."""
+    """Reason why a stage with ``grows`` runs: the number of new rows, or that earlier rows have changed."""
     return f"{work.new_rows} new rows" if work.origin else "rows changed that it stands on"
 
 
 def executor_of(workflow: Workflow, step: StageNode) -> Executor:
-    """Place where a step runs: this process, if its method needs no workers."""
+    """Place of execution of a step: this process, if its method needs no workers."""
     if METHODS[step.stage.method].in_process:
         return _in_this_process(workflow.resources(step))
     return workflow.executor(step)
@@ -352,14 +358,18 @@ def _unfinished_request(path: Path) -> dict[str, Any] | None:
 
 
 def identity_of(work: Task | Importing, device: str) -> dict[str, Any]:
-    """Facts that decide the result of a task."""
+    """Facts that determine the result of a task or import: request, fingerprint of the
+    input, edition of the method, device.
+    """
     if isinstance(work, Importing):
         return work.identity()
     return whole_identity(work.request(), work.source.fingerprint(), device)
 
 
 def _of_result(path: Path) -> dict[str, Any] | None:
-    """Stored identity of a result; a placeholder that matches no request if the path holds none."""
+    """Identity stored in a result, as ``identity_of`` returns it; one that matches no
+    request if there is none.
+    """
     try:
         attrs = Result(path).attrs
         more = {"edition": attrs.get("edition", 1), **{k: attrs[k] for k in ("device",) if k in attrs}}
@@ -369,7 +379,7 @@ def _of_result(path: Path) -> dict[str, Any] | None:
 
 
 def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
-    """Differences between two requests, in the words of the workflow file."""
+    """Differences between two requests, in words of the workflow file, such as changed keys."""
     old, new = earlier.get("request") or {}, mine["request"]
     if old.get("kind") != new["kind"]:
         return (f"method: {old.get('kind')} -> {new['kind']}",)

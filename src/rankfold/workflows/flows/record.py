@@ -1,7 +1,7 @@
 """Record of a workflow in its folder of results: ``flow.json``, and a lock file.
 
-A stage is ``running`` while its process holds the lock. If no process does, it was killed, and the next
-holder of the lock calls the stage ``interrupted``. The record is for people, and decides what may be
+A stage is ``running`` while its process holds the lock. If no process does, that process was killed, and the
+next holder of the lock calls the stage ``interrupted``. The record is for people, and decides what may be
 replaced; whether a stage is done is decided by its result alone.
 """
 
@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """Pattern of the name of a stage, which is part of a file name too."""
 
 PROGRESS_SECONDS = 2.0
-"""Seconds between two times that progress is saved."""
+"""Seconds between two times at which progress is saved."""
 
 
 def now() -> str:
@@ -102,7 +102,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "pictures": _are_pictures,
     "tables": _are_tables,
 }
-"""Check of each fact of a workflow or of a stage; facts that fail it are left out."""
+"""Function for each fact of a workflow or stage that checks its type; facts that fail are left out."""
 
 
 def _is_stage(name: str, facts: object) -> bool:
@@ -120,7 +120,7 @@ def _tell_of_damage(path: Path) -> None:
 
 @dataclass(slots=True)
 class Record:
-    """The record of a workflow, kept on disk."""
+    """Record of a workflow, kept in ``flow.json``."""
 
     outputs: Path
     values: dict[str, Any]
@@ -131,7 +131,7 @@ class Record:
 
     @classmethod
     def of(cls, outputs: Path) -> Record:
-        """Record of a folder; empty if nothing has run. Values of a wrong kind are left out."""
+        """Record of a folder of results; empty if nothing has run. Values of a wrong type are left out."""
         values = _sound(read_record(outputs))
         stages = values.get("stages", {}).items()
         kept = {name: _sound(facts) for name, facts in stages if _is_stage(name, facts)}
@@ -149,12 +149,14 @@ class Record:
         return run if isinstance(run, dict) else {}
 
     def outcome(self, name: str) -> dict[str, Any]:
-        """Facts of a stage's last result; empty if it was never made, or made before they were recorded."""
+        """Facts of a stage's last result; empty if there is none, or if it is older
+        than the recording of facts.
+        """
         outcome = self.stages.get(name, {}).get("outcome")
         return outcome if isinstance(outcome, dict) else {}
 
     def begin_run(self) -> None:
-        """Note that a run begins; the end of the run before it stays in the record."""
+        """Note that a run begins; how the run before it ended stays in the record."""
         ended = {key: self.run.get(key) for key in ("ended", "succeeded", "exit_code", "seconds")}
         self.values["run"] = {**ended, "began": time.time(), "active": 1, "read_bytes": 0, "stages": {}}
         self._run_began = time.monotonic()
@@ -190,7 +192,10 @@ class Record:
             )
 
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
-        """Note what is run. The caller has just taken the lock, so no stage is running yet."""
+        """Note which workflow is run, from which file with which content and steps.
+
+        The caller has just taken the lock, so no stage is running yet.
+        """
         for stage in self.stages.values():
             if stage.get("state") == "running":
                 stage["state"] = "interrupted"
@@ -218,7 +223,7 @@ class Record:
         self.save()
 
     def progress(self, name: str, sweep: str, units: int, total: int) -> None:
-        """Note the progress of a stage; saved every few seconds."""
+        """Note that ``units`` of ``total`` in a part of a stage are done; saved every few seconds."""
         stage = self.stages[name]
         stage["progress"] = {"sweep": sweep, "done": units, "total": total}
         stage["seconds"] = self._seconds()

@@ -41,15 +41,15 @@ from rankfold.workflows.wording import in_file, with_place
 LOG = logging.getLogger("rankfold")
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
-"""Makes a progress bar that counts in a unit, shown while a stage runs."""
+"""Function that makes a progress bar, counting in the given unit, for the time that a stage runs."""
 
 
 class AtWork(LockedError):
-    """Another process runs the same workflow."""
+    """Raised if another process runs the same workflow."""
 
 
 class Listener(Protocol):
-    """Receives the events of a run, to show them."""
+    """Protocol of an object that is told of the events of a run, to show them."""
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
         """Called before a stage is run or skipped."""
@@ -101,7 +101,7 @@ def run_flow(
 def _require_unchanged(
     workflow: Workflow, record: Record, verdicts: list[StagePlan], choice: tuple[str | None, str | None]
 ) -> None:
-    """Raise if inputs were written to between two stages of a run."""
+    """Raise if inputs were written to while the workflow ran, so that stages used different states."""
     if all(verdict.action in ("skip", "leave") for verdict in verdicts):
         return
     now = survey(workflow, record.stages, first=choice[0], only=choice[1])
@@ -115,7 +115,7 @@ def _require_unchanged(
 
 
 def _put_into(workflow: Workflow, verdict: StagePlan, record: Record) -> None:
-    """Copy the result of a stage to its additional destinations, even if it was finished before."""
+    """Copy the result of a stage to its additional files (``into``), even if it was finished before."""
     try:
         put_into(verdict.step, verdict.path, workflow.document.path.absolute().parent, record)
     except RankfoldError as error:
@@ -163,7 +163,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
 
 @contextlib.contextmanager
 def _told_of(record: Record) -> Iterator[None]:
-    """Note in the record and the metrics of a workflow how its run ends."""
+    """Note the start of a run of the workflow in the record and the metrics, and its end after the block."""
     record.begin_run()
     write_metrics(record)
     code = 0
@@ -181,9 +181,7 @@ def _told_of(record: Record) -> Iterator[None]:
 
 
 def _leave(verdict: StagePlan, record: Record) -> None:
-    """Note a finished stage, and its facts if the record has none, as for a stage made elsewhere or
-    long ago.
-    """
+    """Note that a stage was skipped since it is finished; adds facts of its result if the record has none."""
     name = verdict.step.name
     record.note_done(name, verdict.step.stage.method)
     record.count("skip")
@@ -193,7 +191,7 @@ def _leave(verdict: StagePlan, record: Record) -> None:
 
 
 def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
-    """Run a stage, and record how it ended."""
+    """Run a stage by its plan, and record how it ended."""
     name, executor, path = verdict.step.name, verdict.executor, verdict.path
     rows_before = rows_of(path) if path.exists() else None
     where = {"kind": "this process"} if executor is None else executor.facts()

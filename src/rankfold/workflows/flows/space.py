@@ -1,4 +1,6 @@
-"""Check that results of a workflow can be written, and fit on the disk with the scratch of one stage."""
+"""Check that results of a workflow can be written, and fit on the disk together with the scratch (temporary
+files) of one stage.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Demand:
     """The path of its result."""
 
     scratch: Path
-    """Folder of its scratch; by default that of the result."""
+    """Folder of its scratch (temporary files); by default that of the result."""
 
     scratch_bytes: int
     checkpoint_bytes: int
@@ -31,15 +33,15 @@ class Demand:
 
     result_bytes: int
     surplus: tuple[Path, ...] | None = None
-    """Results that are removed when the new one is complete; None means the one it replaces."""
+    """Earlier results that are removed when the new one is complete; None for the one that it replaces."""
 
 
 def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -> None:
     """Raise ``DiskSpaceError`` if results do not fit, before anything is written.
 
-    Stages run one after the other, so only the largest scratch counts. Leftovers of an earlier attempt count
-    as present. Results that a new one replaces are free when it is complete: the result before it, or the
-    oldest if several are kept.
+    Stages run one after the other, so only the largest scratch counts. Files of an earlier attempt count as
+    space already taken. Results that a new one replaces free their space when it is complete: the result
+    before it, or the oldest if several are kept.
     """
     free = free_bytes(outputs)
     need = _most(demands, outputs, [(0, 0)] * len(demands))
@@ -80,7 +82,9 @@ def writable(folder: Path) -> bool:
 
 
 def require_writable(outputs: Path, document: Document) -> None:
-    """Raise ``OutputError`` if nothing can be written there, before anything is computed."""
+    """Raise ``OutputError`` if nothing can be written to the folder of results,
+    before anything is computed.
+    """
     if not writable(outputs):
         folder = nearest_folder(outputs)
         message = f"results go to {outputs}, but {folder} cannot be written to. Name outputs elsewhere"
@@ -88,7 +92,10 @@ def require_writable(outputs: Path, document: Document) -> None:
 
 
 def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[int, int]]) -> int:
-    """Most bytes in use at a time beyond those in use now, given the leftovers that stages find."""
+    """Largest number of bytes in use at any time, beyond those in use now.
+
+    ``leftovers`` holds for each stage what ``_leftovers_of`` returns.
+    """
     most = results = 0
     for one, (attempt, old) in zip(demands, leftovers, strict=True):
         most = max(most, results + one.result_bytes + _beside(one, outputs) - attempt)
@@ -97,13 +104,15 @@ def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[in
 
 
 def _beside(one: Demand, outputs: Path) -> int:
-    """Bytes that a stage needs on the disk of the outputs while it runs, besides its result."""
+    """Bytes that a stage needs on the disk of the results while it runs, in addition to its result."""
     elsewhere = device_of(one.scratch) != device_of(outputs)
     return one.checkpoint_bytes + (0 if elsewhere else one.scratch_bytes)
 
 
 def _leftovers_of(one: Demand) -> tuple[int, int]:
-    """Bytes on the disk of the outputs: of an earlier attempt, and of results that will be removed."""
+    """Bytes on the disk of the results that become free: files of an earlier attempt,
+    and results to be removed.
+    """
     gone = (one.path,) if one.surplus is None else one.surplus
     attempt = bytes_under(one.path.with_name(one.path.name + ".run"))
     if device_of(one.scratch) == device_of(one.path):
@@ -112,6 +121,6 @@ def _leftovers_of(one: Demand) -> tuple[int, int]:
 
 
 def _scratch_left(one: Demand) -> int:
-    """Bytes that an earlier attempt has left in a separate folder of scratch."""
+    """Bytes that an earlier attempt has left in the folder of scratch."""
     run = one.path.with_name(one.path.name + ".run")
     return sum(map(bytes_under, scratch_of_runs(run, one.scratch)))

@@ -1,4 +1,6 @@
-"""Stages as people write them: a model for each method, with the arguments of its Python function as keys."""
+"""Pydantic models of stages in a workflow file: one for each method, with the arguments of its function as
+keys.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def _some_or_all(value: object) -> object:
 
 
 def _scalar(value: object) -> object:
-    """The number, flag or None that a word stands for; other values as they are."""
+    """The number, bool or None that a word stands for; other values as they are."""
     words = {"true": True, "false": False, "null": None, "~": None}
     if not isinstance(value, str) or value in words:
         return words[value] if isinstance(value, str) else value
@@ -85,10 +87,10 @@ def _yes_or_no(value: object) -> object:
 
 Name = Annotated[str, AfterValidator(_name)]
 Where = Annotated[str, AfterValidator(_expand_path)]
-"""A path, relative to the file; ``~`` and ``$VARIABLES`` are expanded."""
+"""A path, relative to the workflow file; ``~`` and ``$VARIABLES`` are expanded."""
 
 Text = Annotated[str, WithJsonSchema({"type": ["string", "integer"]})]
-"""Text that may look like a number, such as the name of an axis."""
+"""Text that may look like a number, such as the name of an axis; the file may hold a number."""
 
 Names = Annotated[
     tuple[str, ...],
@@ -97,10 +99,10 @@ Names = Annotated[
         {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]}
     ),
 ]
-"""A list of names, or one."""
+"""A list of names, or a single name."""
 
 Range = Annotated[str, AfterValidator(_range)]
-"""Consecutive rows, counted from 0, as START:STOP without STOP."""
+"""Range of consecutive rows, counted from 0, as START:STOP, where STOP is not included."""
 
 RowCount = Annotated[
     int | str | None,
@@ -112,7 +114,7 @@ RowCount = Annotated[
 Scalar = Annotated[
     Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["number", "boolean", "string", "null"]})
 ]
-"""Values that a parameter of a step may have."""
+"""Value that a parameter of a preparation step may have."""
 
 Count = Annotated[int, Field(ge=1), WHOLE]
 Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
@@ -120,13 +122,13 @@ Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
 
 
 class StrictModel(BaseModel):
-    """A list of ``key: value`` lines."""
+    """Model of ``key: value`` lines that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Resources(StrictModel):
-    """Resources that a stage may use."""
+    """Resources that a stage may use, and the place of execution."""
 
     memory: Bytes | None = None
     workers: Count | None = None
@@ -139,7 +141,7 @@ class Resources(StrictModel):
 
 
 class Destination(StrictModel):
-    """An additional file for a result: a file of AnnData, a netCDF file, or a table. Its path alone is
+    """An additional file for a result: an AnnData file, a netCDF file, or a table. A path alone is
     enough.
     """
 
@@ -148,7 +150,7 @@ class Destination(StrictModel):
     """For netCDF: the data, from which coordinates and units are taken."""
 
     physical: bool = False
-    """For netCDF: True if mean and components are in units of the data."""
+    """For netCDF: True to write mean and components in units of the data."""
 
     key_added: Name | None = None
     """For AnnData: key in place of scanpy's names."""
@@ -158,12 +160,12 @@ class Destination(StrictModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema of both forms: a path, or keys and values."""
+        """JSON Schema of both forms: a path, or keys and values."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
 
 class StagePicture(StrictModel):
-    """A picture of a result: its file alone is enough. Other keys are those of ``Result.plot``."""
+    """A picture of a result: a path alone is enough. Other keys are those of ``Result.plot``."""
 
     file: Where
     kind: Literal[
@@ -180,14 +182,14 @@ class StagePicture(StrictModel):
     ] = "auto"
     components: Annotated[tuple[Count, ...], Field(min_length=1, max_length=12)] | None = None
     color: Where | None = None
-    """``STAGE.ARRAY``, or a file with ``::NAME``."""
+    """Labels or values that color the points: ``STAGE.ARRAY``, or a file with ``::NAME``."""
 
     view: tuple[float, float] | None = None
     names: Where | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema of both forms: a path, or keys and values."""
+        """JSON Schema of both forms: a path, or keys and values."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
     def options(self) -> dict[str, Any]:
@@ -196,11 +198,11 @@ class StagePicture(StrictModel):
 
 
 class _OneOrMore:
-    """In a schema: an item, or a list of them."""
+    """Marks a type whose JSON Schema allows a single item, or a list of them."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema of both forms."""
+        """JSON Schema of both forms: an item, or a list."""
         several = handler(core)
         return {"anyOf": [several["items"], several]}
 
@@ -211,21 +213,21 @@ def _files(value: object) -> object:
 
 
 class BaseStage(StrictModel):
-    """Keys that every stage may have."""
+    """Model of a stage, with the keys that every stage may have."""
 
     MATRICES: ClassVar[tuple[str, ...]] = ()
-    """Keys that name a matrix: an input, or an array of another stage."""
+    """Names of keys whose value is a matrix: an input, or an array of another stage."""
 
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Keys that name a result, each with the methods that may have made it."""
+    """Names of keys whose value is a result, each with the methods that may have made it."""
 
     method: str
     needs: Names = ()
     grows: Literal["rows", "polish"] | None = None
-    """Amount that is read when the input has gained rows: see ``methods.growth``."""
+    """How a result is updated when the input has gained rows: see ``methods.growth``."""
 
     changed: Literal["refuse", "redo"] = "refuse"
-    """Action for a growing stage if rows that its result depends on have changed."""
+    """What to do if rows have changed that the result of a stage with ``grows`` depends on."""
 
     resources: Resources = Resources()
     keep: Count | None = None
@@ -236,7 +238,7 @@ class BaseStage(StrictModel):
     """Parameters of the method, if it is in the registry."""
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the Python function, except matrices and results."""
+        """Arguments of the Python function by name, except matrices and results."""
         if self.PARAMETERS:
             plain = [each for each in self.PARAMETERS if each.name not in (*self.MATRICES, *self.RESULTS)]
             return {each.name: getattr(self, each.name) for each in plain}

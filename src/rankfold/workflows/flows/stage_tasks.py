@@ -1,7 +1,7 @@
-"""From a stage of a workflow to a task that can be planned and run.
+"""Make the task of a stage of a workflow: a checked call of a method, which can be planned and run.
 
-A result that an earlier stage has yet to make is planned by shape and type: ``ShapeOnly`` replaces the
-matrix, and ``ImaginedModel`` a whole result. They pass through all the checks of the real ones.
+If an earlier stage has yet to make a result, later stages are planned by its shape and type: ``ShapeOnly``
+replaces the matrix, and ``ImaginedModel`` a whole result. They go through the same checks as real ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rankfold.workflows.wording import in_file
 
 
 class NotKnownYet(Exception):
-    """Raised for a shape that is known only after an earlier stage has run."""
+    """Raised if a shape is needed that is known only after an earlier stage has run."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(f"known when {stage} has run")
@@ -49,11 +49,11 @@ class NotKnownYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """The result of a step, or what is known of it before the step has run."""
+    """The result of a step, or what is known of it before the step runs."""
 
     path: Path
     there: bool
-    """True if it is finished and stays as it is."""
+    """True if the result is finished and will not be made again."""
 
     matrices: Mapping[str, ShapeOnly] | None = None
     """Shapes of the arrays of a future result, by name; None if they are unknown."""
@@ -62,15 +62,15 @@ class StageResult:
     """Attributes that the result will have, as far as tasks use them."""
 
     fitted: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    """Statistics measured for the preparation steps of its matrix."""
+    """Arrays measured for the preparation steps (``prepare=``) of its matrix, such as means, by name."""
 
     to_come: bool = False
-    """True if it will be made before the stages that use it, even if its shape is unknown."""
+    """True if the result will be made before the stages that use it, even if its shape is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageInputs:
-    """The inputs of a workflow and the results of its earlier steps, on which a stage can work."""
+    """What a stage can use: the inputs of the workflow, and the results of its earlier steps."""
 
     flow: Flow
     document: Document
@@ -84,7 +84,10 @@ class StageInputs:
         return reference
 
     def matrix(self, text: str) -> Source:
-        """The matrix that a name refers to, or its shape; raises ``NotKnownYet`` if that is unknown."""
+        """The matrix that a name refers to, or only its shape if it does not exist yet.
+
+        Raises ``NotKnownYet`` if even that is unknown.
+        """
         reference = self.of(text)
         if reference.input:
             matrix_input = self.flow.inputs[reference.input]
@@ -115,7 +118,7 @@ class StageInputs:
 
 
 def task_of(stage: BaseStage, scene: StageInputs) -> Task:
-    """Make the task of any stage except an import."""
+    """Make the task (checked call of a method) of any stage except an import."""
     return BUILDERS.get(stage.method, _task)(stage, scene)
 
 
@@ -144,7 +147,9 @@ def _is_slice(method: Method, name: str) -> bool:
 
 
 def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
-    """The matrix, result, or model of a result that a key names; None if it names none."""
+    """The matrix or result that a key names, or with ``model`` the model made from the
+    result; None if it names none.
+    """
     text = getattr(stage, key)
     if text is None or key in stage.MATRICES:
         return None if text is None else scene.matrix(text)
@@ -221,14 +226,16 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "transform": _coordinates,
     "tsne": _layout,
 }
-"""Functions that make the task of stages whose keys allow more than the arguments of their function."""
+"""Functions that make the task of a stage, by method, if keys allow more than arguments of the function."""
 
 
 # What is to come -----------------------------------------------------------------------------------
 
 
 def expected_result(name: str, path: Path, task: Task) -> StageResult:
-    """Result that a task will leave, by shape and type; for an adaptive rank, the largest possible one."""
+    """Result that a task will leave, described by shapes and types; an adaptive rank
+    counts as the largest possible.
+    """
     (rows, columns), request = task.source.shape, task.request()
     if isinstance(task, Update):
         rows += task.model.shape[0]
@@ -245,7 +252,10 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
 
 
 def _known_of(task: Task) -> dict[str, Any]:
-    """Facts that a result will hold of its matrix: steps, layout and names, by which new rows are opened."""
+    """Facts of its matrix that a result will hold: preparation steps, selection and names.
+
+    New rows for the result are opened by them.
+    """
     if isinstance(task, Update):
         facts = task.model.result.attrs["input"]
         names = {name: said for name, said in facts.get("names", {}).items() if name != "rows"}
@@ -262,37 +272,39 @@ def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly
 
 
 RIGHT = {"svd": "Vt", "pca": "components", "nmf": "H"}
-"""Name of the factor of the columns, by method of the results that can be a model."""
+"""Name of the factor with a column for each column of the matrix, by method."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImaginedModel(FactorModel):
-    """A model whose numbers are still unknown, to make plans with."""
+    """Stand-in for the model of a result that does not exist yet, to make plans
+    with: only shapes are known.
+    """
 
     outcome: StageResult
 
     def left(self) -> ZarrSource:
-        """Shape of the factor of the rows."""
+        """Shape of the factor with a row for each row of the matrix."""
         assert self.outcome.matrices is not None  # noqa: S101
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
     def source(self, x: object) -> Source:
-        """A matrix opened as the model's own was; future rows stay as they are, as nothing is known of their
-        columns.
+        """Matrix of new rows, opened in the same way as the model's own matrix; if it
+        does not exist yet, returned as it is.
         """
         return x if isinstance(x, ShapeOnly) else open_like(x, self.result, self.name)
 
     def digest(self) -> str:
-        """Empty: the numbers are unknown."""
+        """Empty text: the values are unknown."""
         return ""
 
     def square_scale(self) -> float:
-        """A placeholder, 1."""
+        """Return 1, since the true scale is unknown."""
         return 1.0
 
 
 def imagined_model(outcome: StageResult) -> FactorModel:
-    """A model of a result that does not exist yet, to make plans with."""
+    """Stand-in for the model of a result that does not exist yet, to make plans with."""
     kind, request, (rows, columns) = (
         outcome.facts["kind"],
         outcome.facts["request"],
@@ -313,5 +325,5 @@ def imagined_model(outcome: StageResult) -> FactorModel:
 
 
 def _imagined(outcome: StageResult) -> ImaginedResult:
-    """A result that does not exist yet, to make plans with."""
+    """Stand-in for a result that does not exist yet, to make plans with."""
     return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {}, outcome.fitted)

@@ -26,8 +26,8 @@ ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leav
 
 
 def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> Lines:
-    """The plan as text: a line with the reasons for each stage, a line of numbers for each that runs, and
-    totals.
+    """The plan as text: a line with reasons for each stage, a line with the cost of
+    each that runs, and totals.
     """
     counts = Counter(one.action for one in verdicts)
     summary = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
@@ -48,7 +48,7 @@ def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> Li
 
 
 def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> dict[str, Any]:
-    """The table and its totals as numbers, for JSON."""
+    """The plan, the costs and their totals as a dictionary, for JSON."""
     stages = [{**one.as_dict(), "seconds": stage_seconds(one, rates)} for one in verdicts]
     return {"stages": stages, "total": {**totals(verdicts, rates), "free_bytes": free_bytes(outputs)}}
 
@@ -89,7 +89,9 @@ def _format_cells(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...
 
 
 def totals(verdicts: Sequence[StagePlan], rates: Rates) -> dict[str, Any]:
-    """Totals over all stages that run, as far as known: largest peak memory and scratch, sums of the rest."""
+    """Cost of all stages that run, as far as known: largest peak memory and scratch
+    (temporary files), sums of the rest.
+    """
     running = [one for one in verdicts if one.numbers is not None]
     numbers = [one.numbers for one in running if one.numbers is not None]
     seconds = [stage_seconds(one, rates) for one in running]

@@ -1,7 +1,7 @@
-"""Reports of a workflow for people who do not watch it: metrics for Prometheus, a line of news.
+"""Reports on a workflow that runs unattended: metrics for Prometheus, and a one-line summary of each run.
 
 outcome       facts of a stage that is done
 metrics       the metrics, and their file
-openmetrics   numbers as text that Prometheus reads
+openmetrics   metrics as text that Prometheus reads
 news          the outcome of a run in one line
 """

@@ -1,7 +1,8 @@
-"""``metrics.prom`` in the folder of results: numbers of the last run, and of the last result of each stage.
+"""Write ``metrics.prom`` in the folder of results: metrics of the last run, and of the last result of each
+stage.
 
 The whole file is written when a run begins, after each stage and when the run ends. A run that was killed
-has begun and has not ended, so an alert should use the time since a run last succeeded.
+appears to be still running, so an alert should use the time since a run last succeeded.
 
 The trap: a mistake in the workflow file is found before its folder of results is known. It shows only in the
 exit code, and in the growing age of the last success.
@@ -31,7 +32,7 @@ LOG = logging.getLogger("rankfold")
 
 FILE = "metrics.prom"
 OWN = "# HELP rankfold_"
-"""First words of the file; a file of that name without them belongs to somebody else."""
+"""First bytes of the file; a file of that name that begins otherwise is never replaced."""
 
 OF_RUNS = {
     "began": Metric("rankfold_run_start_timestamp_seconds", "When the last run began, since 1970."),
@@ -48,7 +49,7 @@ OF_RUNS = {
     "seconds": Metric("rankfold_run_duration_seconds", "Of the run that ended last."),
     "read_bytes": Metric("rankfold_run_read_bytes", "Of matrices, by the stages that this run has made."),
 }
-"""Metrics of runs, by their names in the record of a workflow."""
+"""Metrics of runs, by the names of their values in the record of a workflow."""
 
 STAGES = Metric("rankfold_run_stages", "Stages by what the last run has done about them.")
 FREE = Metric("rankfold_outputs_free_bytes", "Free on the disk of the results.")
@@ -63,7 +64,7 @@ OF_STAGES = {
     "planned_bytes": Metric("rankfold_stage_peak_planned_bytes", "Most memory of a worker, as planned."),
     "measured_bytes": Metric("rankfold_stage_peak_measured_bytes", "Most memory of a worker, as measured."),
 }
-"""Metrics of stages, by their names in the facts of a stage."""
+"""Metrics of stages, by the names of their values in the facts of a stage."""
 
 EARLIER = Metric("rankfold_stage_earlier_results", "Results that are kept beside the newest.")
 QUALITY = Metric("rankfold_stage_quality", "Error estimates and other measures that its result tells.")
@@ -73,7 +74,7 @@ METRICS = (*OF_RUNS.values(), STAGES, FREE, *OF_STAGES.values(), EARLIER, QUALIT
 
 
 def write_metrics(record: Record) -> None:
-    """Update the file. If it cannot be written, that is logged, and the run goes on."""
+    """Write ``metrics.prom``. If that fails, the failure is logged, and the run continues."""
     path = record.outputs / FILE
     try:
         if is_regular(path) and not read_bounded(path, TABLE_BYTES).startswith(OWN.encode()):

@@ -15,7 +15,8 @@ MOST_STAGES = 6
 
 
 def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: float) -> str:
-    """Counts of stages; for those that ran the reason, rows before and now; then seconds and bytes read.
+    """One line: counts of stages; the reason and the rows of those that ran, before and now; seconds and
+    bytes read.
 
     >>> news(Path("results"), [], Record(Path("results"), {"stages": {}}), 0.84)
     'results: 0 stages: nothing new; 0.84 s'

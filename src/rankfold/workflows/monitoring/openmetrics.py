@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 UNITS = ("seconds", "bytes")
-"""Units that names of metrics may end with."""
+"""Units with which the name of a metric may end."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A gauge, which may have values for many sets of labels."""
+    """A gauge of Prometheus, with a value for each set of labels."""
 
     name: str
     help: str
@@ -29,13 +29,13 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """Unit at the end of its name; empty for a plain number."""
+        """Unit at the end of its name; empty for a number without unit."""
         last = self.name.rpartition("_")[2]
         return last if last in UNITS else ""
 
 
 Sample = tuple[Mapping[str, str], float]
-"""Labels, and the value."""
+"""Labels by name, and the value of a metric for them."""
 
 
 def text_of(families: Iterable[tuple[Metric, Sequence[Sample]]]) -> str:

@@ -1,4 +1,4 @@
-"""Facts of a finished stage, for news and metrics: from its result and from the record of its run."""
+"""Facts of a finished stage, for summaries and metrics: from its result and from the record of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def outcome_of(path: Path, rows_before: int | None, imports_bytes: int | None) -
     Parameters
     ----------
     rows_before : int or None
-        Rows of the result that it replaced.
+        Rows of the matrix of the result that it replaced; None if that is unknown.
     imports_bytes : int or None
         Bytes that an import read, since it keeps no journal; None for other stages.
     """

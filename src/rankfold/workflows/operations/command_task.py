@@ -1,4 +1,6 @@
-"""Turn a command line into a task that can be planned: for a command that will run elsewhere, or later."""
+"""Turn a command line into a task (checked call of a method) that can be planned, if it is to run elsewhere
+or later.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ OptionValues = Mapping[str, Any]
 
 
 def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
-    """Plan a command for one job of a profile.
+    """Plan a command for one job with the settings of a profile.
 
     Raises
     ------
     RankfoldError
-        For all that the job would refuse: a missing matrix, arguments that do not fit together, memory
-        that the nodes will not have, a task that does not fit into it.
+        For everything that would make the job fail at once: a missing matrix, arguments that do not fit
+        together, memory that the nodes will not have, a task that does not fit into it.
     """
     if "out" not in values:
         raise InputError(
@@ -50,7 +52,7 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
 
 
 def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
-    """Jobs of a command with given options: the workers that ``--cluster`` asks for."""
+    """Job scripts of a command with given options: those of the workers that ``--cluster`` asks for."""
     executor = choose_executor(**{key: values[key] for key in options.place()})
     task = task_of_command(name, values)
     if "out" not in values:
@@ -69,7 +71,7 @@ def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
 
 
 def task_of_command(name: str, values: OptionValues) -> Task:
-    """Make the task that a command would run."""
+    """Make the task that a command with these options would run."""
     method = METHODS[name.replace("-", "_")]
     if name in BUILDERS:
         return BUILDERS[name](values)
@@ -95,11 +97,11 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     ),
     "check": lambda values: CHECK.task(values["result"], _rows(values)),
 }
-"""Functions that make the task of a command whose values are not simply inputs and arguments, by its name."""
+"""Functions, by command, that make the task of a command whose options are not just inputs and arguments."""
 
 
 def _new_rows(values: OptionValues) -> object:
-    """New samples, or the path of the result that holds their neighbors, for an embedding."""
+    """New samples for a transform; for an embedding, the path of the result that holds their neighbors."""
     return _rows(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
 
 
@@ -112,5 +114,5 @@ def _matrix(values: OptionValues) -> Source:
 
 
 def _group(group: Callable[..., dict[str, Any]], values: OptionValues) -> dict[str, Any]:
-    """Call a function that gathers a group of options with the values given for them."""
+    """Call ``group``, a function that turns options into arguments, with the values given for its options."""
     return group(**{key: values[key] for key in inspect.signature(group).parameters})

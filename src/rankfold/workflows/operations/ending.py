@@ -1,7 +1,9 @@
-"""End what runs for a workflow or an output, and leave no job behind, even of processes killed before.
+"""End what runs for a workflow or an output, and cancel its jobs, also those that killed processes left
+behind.
 
-First jobs that hold a whole command, then a command on this machine, then worker jobs that no process watches
-any more. In that order: a living command would start its workers again.
+It first cancels jobs that hold a whole command, then stops a command on this machine, then cancels worker
+jobs that no process watches any more. The order matters: a command that still runs would start its workers
+again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from rankfold.workflows.operations.submitted import NOTE
 from rankfold.workflows.operations.whereabouts import Work
 
 STOP_SECONDS = 120.0
-"""Seconds for a command to stop: it finishes the current panels, and ends its jobs."""
+"""Seconds for a command to stop: it adds the rows that it holds in memory, and ends its jobs."""
 
 RELEASE_SECONDS = 10.0
 """Seconds for the lock of a command to be free when its job is gone; file systems of clusters may be slow."""
@@ -30,12 +32,12 @@ POLL_SECONDS = 0.2
 
 
 def end(work: Work) -> list[str]:
-    """End all of it; returns a line for each thing ended, none if nothing ran.
+    """End all processes and jobs of a workflow or an output; returns a line of text for each that was ended.
 
     Raises
     ------
     OutputError
-        It runs in a process that must not be ended from here.
+        A process runs it that must not be ended from here.
     ClusterError
         Jobs are still there, or SLURM does not answer.
     """
@@ -56,7 +58,7 @@ def end(work: Work) -> list[str]:
 
 
 def _forget_submission(work: Work) -> None:
-    """Remove the folder of a command that never began."""
+    """Remove the folder that was made for a submitted command which never began."""
     with contextlib.suppress(OSError):
         if [path.name for path in work.folder.iterdir()] == [NOTE]:
             remove(work.folder / NOTE)
@@ -92,7 +94,7 @@ def _stop(work: Work, holder: Holder) -> str:
 
 
 def _advice(work: Work, holder: Holder) -> str:
-    """Message on how to end a process that must not be ended from here."""
+    """Message on how to end a process that this command must not end."""
     problem = f"{work.target} is being written by {holder}"
     if not holder.pid:
         return f"{problem}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
@@ -105,7 +107,7 @@ def _advice(work: Work, holder: Holder) -> str:
 
 
 def _await_free(work: Work, seconds: float) -> bool:
-    """Wait until no process holds its lock; False if one still does after ``seconds``."""
+    """Wait until no process holds the lock; False if one still does after ``seconds``."""
     until = time.monotonic() + seconds
     while work.holder() is not None:
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Find the process that holds a lock; all other code uses this module for it.
+"""Find the process that holds a lock. No other module looks at locks of other processes.
 
 The trap: the check takes the lock for a moment, shared, so a process that wants to hold it must try more than
 once: see ``pipeline.storage.run_directory.hold_lock``.
@@ -27,7 +27,7 @@ class Holder:
     host: str
 
     def __str__(self) -> str:
-        """The process in words."""
+        """The process in words, for messages."""
         return f"process {self.pid} on {self.host}" if self.pid else "a process that is not known"
 
     @property

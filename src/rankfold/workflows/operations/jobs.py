@@ -1,4 +1,6 @@
-"""Jobs that a command would submit to a queue, shown and not submitted: ``--print`` of every command."""
+"""Show the jobs that a command would submit to a queue, without submitting them: ``--print`` of every
+command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of the logs of a workflow or an output, and their last lines; also as they grow."""
+"""Find the logs of a workflow or an output, and show their last lines, also as they grow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEWEST = 8
 POLL_SECONDS = 0.5
 
 ASK_SECONDS = 5.0
-"""Seconds between two checks that a process still works."""
+"""Seconds between two checks that a process or job still runs."""
 
 LOOK_BYTES = 2**22
 """Most bytes of a growing log that are read at a time."""
@@ -35,7 +35,7 @@ class LogFiles:
 
     paths: tuple[Path, ...]
     older: dict[Path, int]
-    """Folders with more logs, and their number."""
+    """Number of further, older logs in each folder."""
 
 
 def find_logs(work: Work, stage: str | None) -> LogFiles:
@@ -82,7 +82,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 @dataclass(slots=True)
 class Follower:
-    """Passes new lines of logs to ``tell``, under the name of their log."""
+    """Calls ``tell`` with new lines of logs, under the name of their log."""
 
     work: Work
     stage: str | None
@@ -102,7 +102,7 @@ class Follower:
         return bool(logs.paths)
 
     def follow(self) -> None:
-        """Show new lines until no process works on it and no job of it waits."""
+        """Show new lines as long as a process works on the workflow or output, or a job of it waits."""
         working, last_check = True, time.monotonic()
         while working:
             time.sleep(POLL_SECONDS)

@@ -1,5 +1,5 @@
 """A workflow that runs repeatedly: by lines for the crontab of SLURM or of this machine, or by a job of SLURM
-that submits its successor.
+that submits the next job.
 
 Two runs never overlap. SLURM starts no second entry of a crontab before the first has ended, and
 ``singleton`` holds a successor back. Any other run holds the lock of the folder; a scheduled run that finds
@@ -115,7 +115,7 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
 
 
 def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
-    """Script of a job that submits its successor, and then runs the workflow."""
+    """Script of a job that submits its successor, which waits, and then runs the workflow."""
     now, path = datetime.now(UTC), str(workflow.document.path.absolute())
     if schedule.begin is None and schedule.every is not None:
         # The first begins at once; later ones at the same time of the hour, however long the queue is.

@@ -1,4 +1,4 @@
-"""Progress of a workflow or a command, from its files on disk; nothing is computed or opened that
+"""Progress of a workflow or a command, read from its files on disk; nothing is computed or opened that
 takes long.
 """
 
@@ -27,7 +27,7 @@ HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Progress of a stage."""
+    """Progress of one stage of a workflow."""
 
     stage: str
     method: str
@@ -94,7 +94,7 @@ def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, aliv
 
 
 def output_facts(work: Work) -> dict[str, Any]:
-    """Facts of the output of a command, or of its progress, for JSON."""
+    """Facts of the output of a command if it is finished, else of its progress, for JSON."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     facts = {
@@ -109,7 +109,7 @@ def output_facts(work: Work) -> dict[str, Any]:
 
 
 def output_lines(work: Work) -> list[str]:
-    """Description of the output of a command, or of its progress, in lines."""
+    """Description, in lines, of the output of a command if it is finished, else of its progress."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     count, seconds = len(history.attempts), history.seconds or 0.0
@@ -143,7 +143,7 @@ def _far(progress: dict[str, Any]) -> str:
 
 
 def _last_said(log: str | Path) -> str:
-    """The last line of a log, which often explains a job that died at once."""
+    """Last line of a log; it often explains why a job ended at once."""
     try:
         lines = [line for line in read_last_lines(log) if line.strip()]
     except OSError:
@@ -152,7 +152,7 @@ def _last_said(log: str | Path) -> str:
 
 
 def job_facts(work: Work) -> dict[str, Any]:
-    """Jobs of a workflow in a queue, for JSON; its submission, and whether that has ended."""
+    """Jobs of a workflow in a queue, its last submission, and True or False for its end, for JSON."""
     queue, submission = list_jobs(), work.submission
     workers = work.worker_jobs(queue or ())
     facts: dict[str, Any] = {"submitted": submission and asdict(submission)}

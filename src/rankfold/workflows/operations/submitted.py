@@ -1,4 +1,4 @@
-"""A workflow or a command as one job of SLURM, and the note of that job in the folder of results or of the
+"""Submit a workflow or a command as one job of SLURM, and note that job in the folder of results or of the
 run: ``submitted.json``.
 
 The name of the job follows from the folder, so that the job is found even if no note could be written.
@@ -51,7 +51,7 @@ def place_digest(outputs: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Note of the last job as which a workflow or a command was submitted."""
+    """Note, in ``submitted.json``, of the last job as which a workflow or a command was submitted."""
 
     workflow: str
     """Name of the workflow; empty for a command."""
@@ -64,7 +64,7 @@ class Submission:
 
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
-        """The submission that a folder of results records; None if there is none."""
+        """The submission noted in a folder of results; None if there is none."""
         facts = load_json(outputs / NOTE, dict) or {}
         is_whole = facts.keys() == set(cls.__slots__) and all(
             isinstance(fact, str) for fact in facts.values()
@@ -97,7 +97,7 @@ class InOneJob(Workflow):
         return find_profile(self.flow.profile)
 
     def executor(self, step: StageNode) -> Executor:
-        """The nodes that the job will have."""
+        """Place of execution of a step: the nodes that the job will have."""
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
 

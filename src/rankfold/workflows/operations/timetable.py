@@ -39,7 +39,7 @@ YEARS = 41
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Sets of numbers that match, field by field; Sunday is 0."""
+    """Times by the five fields of cron: the sets of numbers that each field allows; Sunday is 0."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -47,11 +47,11 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     either: bool
-    """True if a day matches by month or by week: so in cron if both fields are restricted."""
+    """True if a day matches by day of the month or by weekday: cron does so if both fields are restricted."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From text; raises ValueError with what is wrong and how it is written.
+        """Parse the five fields of cron; raises ValueError that states the mistake and the format.
 
         >>> cron = Cron.read("0 3 * * 1")
         >>> cron.after(datetime(2026, 11, 22, 8, 30, tzinfo=UTC)).isoformat()
@@ -70,7 +70,7 @@ class Cron:
         return cron
 
     def after(self, moment: datetime) -> datetime:
-        """The first time later than a moment."""
+        """First matching time later than a moment."""
         time = self._next(moment)
         assert time is not None  # noqa: S101  # tried when it was read
         return time
@@ -165,7 +165,7 @@ class Schedule(BaseModel):
 
     @classmethod
     def from_options(cls, cron: str | None, every: str | None, begin: str | None) -> Self:
-        """The schedule that options of the command line describe; raises InputError."""
+        """Make a schedule from options of the command line; raises InputError."""
         try:
             return cls(cron=cron, every=every, begin=begin)
         except ValidationError as error:
@@ -174,7 +174,7 @@ class Schedule(BaseModel):
             raise InputError(f"--{first['loc'][0]}: {message}" if first["loc"] else message) from None
 
     def after(self, moment: datetime) -> datetime:
-        """The first time later than a moment."""
+        """First time of the schedule later than a moment."""
         if self.cron is not None:
             return Cron.read(self.cron).after(moment)
         step = read_every(self.every or "")

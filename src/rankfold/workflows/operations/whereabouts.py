@@ -1,4 +1,4 @@
-"""Traces of a workflow or an output: its folders, the holders of its locks, its jobs."""
+"""Find what belongs to a workflow or an output: its folders, the processes that hold its locks, its jobs."""
 
 from __future__ import annotations
 
@@ -33,57 +33,65 @@ from rankfold.workflows.operations.submitted import (
 from rankfold.workflows.results import result_at
 
 CUT_OFF = ("running", "interrupted")
-"""States of stages that have not ended properly."""
+"""States of stages that did not end by themselves, or still run."""
 
 RUN = ".run"
-"""Suffix that turns the name of an output into that of its run."""
+"""Suffix that turns the name of an output into that of the folder of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A workflow or an output, with its runs and jobs."""
+    """A workflow or a single output, with the folders of its runs and its jobs."""
 
     target: Path
     """Path as the user gave it, for messages."""
 
     folder: Path
-    """Folder of results, or the run of the output; absolute, as are all paths below."""
+    """Folder of results of a workflow, or folder of the run of an output; absolute,
+    as are all paths below.
+    """
 
     workflow: str = ""
-    """Name of the workflow; empty for an output alone."""
+    """Name of the workflow; empty for a single output."""
 
     methods: Mapping[str, str] = field(default_factory=dict)
-    """Methods of the stages by name, as in the workflow file; empty if that was not given."""
+    """Methods of the stages by name, as in the workflow file; empty if ``target`` is no workflow file."""
 
     @property
     def output(self) -> Path | None:
-        """Path of the output; None for a workflow."""
+        """Path of the single output; None for a workflow."""
         return None if self.workflow else self.folder.with_name(self.folder.name.removesuffix(RUN))
 
     @property
     def own_runs(self) -> list[Path]:
-        """Folders of runs: one of every stage that was begun, or that of the output."""
+        """Folders of runs, which hold progress and logs: those of all stages that were
+        begun, or that of the output.
+        """
         return sorted(self.folder.glob(f"*.zarr{RUN}")) if self.workflow else [self.folder]
 
     @property
     def runs(self) -> list[Path]:
-        """Folders of runs and of their parts."""
+        """Folders of runs, and of runs that are parts of them."""
         return [run for own in self.own_runs for run in with_parts(own)]
 
     @property
     def locks(self) -> list[Path]:
-        """Lock files that are held while something runs; the first is that of the whole."""
+        """Lock files that are held while something runs; for a workflow, the first is
+        the lock of the whole workflow.
+        """
         own = [self.folder / LOCK] if self.workflow else []
         return own + [run / "lock" for run in self.runs]
 
     @property
     def submission(self) -> Submission | None:
-        """The last job as which it was submitted; None if there is none."""
+        """The last job as which it was submitted to SLURM; None if there is none."""
         return Submission.of(self.folder)
 
     @property
     def job_names(self) -> tuple[str, ...]:
-        """Names of jobs that were submitted for it, by hand or by the job before."""
+        """Names of SLURM jobs that were submitted for it, by a user or by the job
+        before; empty for an output.
+        """
         return self._names(BY_HAND, AGAIN)
 
     def _names(self, *kinds: str) -> tuple[str, ...]:
@@ -93,9 +101,9 @@ class Work:
 
     @property
     def job_number(self) -> str:
-        """Number of the job in which its driver runs, or was cut off; empty if there is none.
+        """Number of the SLURM job in which its driver runs, or was killed; empty if there is none.
 
-        A job whose work here is finished may be busy with something else.
+        A job that has finished its work here may be busy with something else, and does not count.
         """
         if self.workflow:
             stages = Record.of(self.folder).stages.values()
@@ -122,24 +130,28 @@ class Work:
         ]
 
     def crontab_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Jobs that the crontab of SLURM starts: canceled ones begin again, or never any more."""
+        """Jobs that the crontab of SLURM starts; they are not canceled with others,
+        since that would also affect later ones.
+        """
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 
     def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Jobs that hold one worker each: in ``jobs`` of SLURM, and in other queue systems that answer."""
+        """Jobs that hold one worker each: those among ``jobs`` of SLURM, and those in
+        other queue systems that answer.
+        """
         names = {name for run in self.runs for name in read_note(run)}
         others = {scheduler_of(name) for name in names} - {"slurm"}
         elsewhere = [job for system in sorted(others) for job in queue_system(system).list_jobs() or ()]
         return [job for job in (*jobs, *elsewhere) if job.name in names]
 
     def holder(self) -> Holder | None:
-        """The process that works on it; None if there is none."""
+        """The process that works on it, as a lock file names it; None if there is none."""
         return next((holder for lock in self.locks if (holder := holder_of(lock))), None)
 
 
 def find_work(target: Path) -> Work:
-    """Find the work that a path means: the file of a workflow, the folder of its results, or an output.
+    """Find the workflow or output at a path: the file of a workflow, the folder of its results, or an output.
 
     Raises
     ------
@@ -170,8 +182,9 @@ def find_work(target: Path) -> Work:
 
 
 def with_parts(run: Path) -> list[Path]:
-    """A run, and the runs of its parts while they are kept, such as the search before neighbors are
-    ranked.
+    """Folder of a run, and of the runs that are parts of it while they are kept.
+
+    A part is, for instance, the search of a method that then ranks neighbors.
     """
     parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # tolerates folders that vanish meanwhile
     return [run, *sorted(run / part for part in parts)]

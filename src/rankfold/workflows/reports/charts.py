@@ -1,6 +1,8 @@
-"""Figures of a report of runs: timeline, memory, roofline of the machine, convergence, speedup.
+"""Figures of a report on runs: timeline, memory, roofline of the machine, convergence, speedup.
 
-See ``plots.canvas`` for what figures share: objects without global state, for light and for dark screens.
+A sweep is one run through the matrix or through temporary files; a segment is a part of it that one worker
+runs at a time. See ``plots.canvas`` for what figures share: objects without global state, for light and for
+dark screens.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 LOSS_COLOR = "#c1121f"
 
 LANES = 48
-"""Most lines of a timeline."""
+"""Most lines of bars in a timeline."""
 
 SIGN = 13
 """Width of a character of a label, in pixels."""
@@ -45,12 +47,12 @@ LEGEND_PIXELS = 260
 """Width of a name in a legend, in pixels."""
 
 LINE = 34
-"""Distance between two lines, in pixels."""
+"""Distance between two lines of bars, in pixels."""
 
 
 def timeline(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """A line for each process and concurrent segment, colored by stage; long pauses between attempts are left
-    out.
+    """Bars of segments over time, colored by stage: for each process as many lines as it ran segments at
+    once. Long pauses between attempts are left out.
     """
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.bars]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
@@ -109,7 +111,9 @@ Line = tuple[str, list[Bar]]
 
 
 def _lines(stages: Sequence[History]) -> list[Line]:
-    """Processes in order of their start, each with as many lines as it had segments at once."""
+    """Lines of a timeline: processes in order of their start, each with as many lines
+    as it ran segments at once.
+    """
     lines_of_process: dict[str, list[list[Bar]]] = {}
     everything = [
         (HUES[i % len(HUES)], segment, stage.seen_until(segment), stage.goes_on(segment))
@@ -147,7 +151,9 @@ def _mark_workers(
 
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured peak inside the planned one, of each stage that has both."""
+    """For each stage, a bar of the measured peak of memory within a bar of the planned
+    one, if both are known.
+    """
     rows = [(one, one.peak) for one in stages if one.peak]
     figure = new_figure(110 + 62 * len(rows), title, theme, width)
     axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))
@@ -169,7 +175,9 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int 
 
 
 def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Sweeps under the roofline of one core: its highest speed of products and of reads."""
+    """Measured speed of each sweep, below the roofline of one core: its highest speeds
+    of products and of reads.
+    """
     limits, points = facts["limits"], under_roof(facts)
     figure = new_figure(820, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 680)
@@ -214,7 +222,9 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
 
 
 def under_roof(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """Sweeps that fit into a roofline, with name and number of their stage."""
+    """Sweeps that can be drawn in a roofline: name of the stage, facts of the sweep,
+    and number of the stage.
+    """
     return [
         (stage["name"], sweep, number)
         for number, stage in enumerate(facts["stages"])
@@ -261,7 +271,7 @@ def errors_by_step(
 
 
 def speedups(scaling: Scaling, title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured speedup over one lane, with the fitted law and the ideal."""
+    """Measured speedup over one segment at a time, with the fitted law and the ideal."""
     figure = new_figure(720, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 580)
     most = max(parallelism for parallelism, _, _ in scaling.points)

@@ -1,6 +1,8 @@
 """The history of a run from its folder: attempts, segments, workers, and facts of the result.
 
-Everything is read from ``run.json``, the journal and the result; nothing is run, no matrix is opened.
+A sweep is one run through the matrix or through temporary files; a segment is a part of it, the unit of work
+of a worker. Everything is read from ``run.json``, the journal and the result; nothing is run, no matrix is
+opened.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Segment:
     rows: int = 0
     read_bytes: int = 0
     cut: str = ""
-    """Reason why it ended early; empty if it did not."""
+    """Reason why it ended before it was complete; empty if it was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,14 @@ class Event:
     what: str
     worker: str
     process: str
-    """Process of the worker itself, or of the driver that noticed the event."""
+    """Process of the worker, or of the driver if that noticed the event."""
 
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAttempt:
-    """One start of a run."""
+    """One start of a run; a run that was interrupted and continued has several."""
 
     began: float
     seconds: float | None
@@ -68,7 +70,7 @@ class RunAttempt:
 
     @property
     def has_peaks(self) -> bool:
-        """True if its measured peak of memory and the planned one are known."""
+        """True if its measured and its planned peak memory are known."""
         return self.facts.get("measured_bytes") is not None and bool(self.facts.get("planned_bytes"))
 
     @property
@@ -83,17 +85,20 @@ class RunAttempt:
 
 
 class Peak(NamedTuple):
-    """Most memory of a worker above its baseline, over all steps of a result."""
+    """Largest memory of a worker above its baseline, over all steps that led to a result.
+
+    The baseline is the memory of a worker process before it works.
+    """
 
     measured_bytes: int
     planned_bytes: int
     baseline_bytes: int | None
-    """Baseline of the step that took most."""
+    """Baseline of the attempt with the largest measured peak."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One result and the history of its computation."""
+    """A result, or what is to become one, and the history of its computation."""
 
     name: str
     out: Path
@@ -105,17 +110,19 @@ class History:
     """Facts of the stage in the record of its workflow."""
 
     running: bool = False
-    """True if a process works on it now."""
+    """True if a process computes it now."""
 
     steps: tuple[RunAttempt, ...] = ()
-    """Attempts at the results that this one was made from, in the same run."""
+    """Attempts at intermediate results that this one was made from, in the same run."""
 
     whole_plan: dict[str, Any] | None = None
-    """Plan of these steps and of the result together."""
+    """Plan of the intermediate results and of this one together; None if there are none."""
 
     @classmethod
     def of(cls, out: Path, record: dict[str, Any] | None = None, *, running: bool = False) -> History:
-        """History of one result, which may not exist yet: of the attempts at the last request."""
+        """History of the result at ``out``, which may not exist yet: only attempts with
+        the last request count.
+        """
         run = out.with_name(out.name + ".run")
         noted = load_record(run / "run.json")
         request = noted["attempts"][-1].get("run") if noted["attempts"] else None
@@ -150,19 +157,23 @@ class History:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The plan: with its steps if there are any, else that of the last attempt."""
+        """The plan of the result with its intermediate results if there are any, else
+        that of the last attempt.
+        """
         return self.whole_plan or (self.last.facts.get("plan", {}) if self.last else {})
 
     @property
     def finished(self) -> list[RunAttempt]:
-        """Attempts at its steps that finished, then the last attempt."""
+        """Finished attempts at intermediate results, then the last attempt."""
         return [
             one for one in (*self.steps, *self.attempts[-1:]) if one is self.last or one.seconds is not None
         ]
 
     @property
     def peak(self) -> Peak | None:
-        """Largest measured peak of these attempts, and the largest planned one; None if none was measured."""
+        """Largest measured peak memory of these attempts, and the largest planned one;
+        None if none was measured.
+        """
         measured = [one.facts for one in self.finished if one.has_peaks]
         if not measured:
             return None
@@ -172,7 +183,9 @@ class History:
 
     @property
     def passes(self) -> int | None:
-        """Passes over the matrix, including those of its steps; None if there are none, as for an import."""
+        """Passes over the matrix, including those for intermediate results; None if
+        there are none, as for an import.
+        """
         counts = [one.facts["passes"] for one in self.finished if one.facts.get("passes") is not None]
         return sum(counts) if counts else None
 
@@ -205,9 +218,10 @@ class History:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of all attempts together, with compiling, loading and steps; None before the first attempt.
+        """Seconds of all attempts together, with compiling, loading and intermediate results; None before the
+        first attempt.
 
-        An attempt that was cut off counts up to the last line of its journal.
+        An attempt that was killed counts up to the last line of its journal.
         """
         if not self.attempts:
             return None
@@ -234,11 +248,13 @@ class History:
         return sum(one.load_seconds for one in (*self.steps, *self.attempts))
 
     def goes_on(self, segment: Segment) -> bool:
-        """True if a segment without an end probably still runs."""
+        """True if a segment whose end was not recorded probably still runs."""
         return bool(self.running and segment.ended is None and self.last and segment.began >= self.last.began)
 
     def events_with_process(self) -> Iterator[tuple[Event, str | None]]:
-        """Events of workers, each with its process; names of workers are reused in every attempt."""
+        """Yield events of workers, each with the process of the worker: names of
+        workers are used again in every attempt.
+        """
         process_of: dict[str, str] = {}
         for event in self.events:
             if event.what == "came":
@@ -246,7 +262,9 @@ class History:
             yield event, process_of.get(event.worker)
 
     def seen_until(self, segment: Segment) -> float:
-        """Time when a segment ended; for a killed one, when its loss or else the last event was noted."""
+        """Time when a segment ended; for a killed one, when its loss was noticed, or
+        else the time of the last event.
+        """
         if segment.ended is not None:
             return segment.ended
         next_attempt = min(
@@ -263,13 +281,14 @@ class History:
         return min((at for at in losses if at > segment.began), default=max(last, segment.began))
 
     def planned_sweep(self, name: str) -> dict[str, Any]:
-        """Numbers of a sweep in the plan, or those of its kind if the plan has one entry for all of them."""
+        """Planned cost of a sweep, by name; the plan may have one entry for all sweeps of a kind."""
         passes = {one["name"]: one for one in self.plan.get("passes", [])}
         return passes.get(name) or passes.get(re.sub(r"-\d+(-\d+)?$", "", name)) or {}
 
 
 def preparation(compile_seconds: float, load_seconds: float, write: Callable[[float], str]) -> str:
-    """Share of a time that kernels took before the work began, in words; empty if under a second.
+    """Seconds spent on compiling and loading kernels before the work began, in words; empty if less than a
+    second.
 
     >>> preparation(0.2, 1.5, "{:.3g} s".format)
     ', 1.5 s of it loading kernels'
@@ -304,12 +323,12 @@ def _events(lines: list[dict[str, Any]]) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of work; periods are laid end to end on one axis."""
+    """A period of work on a time axis from which pauses were removed."""
 
     began: float
     ended: float
     offset: float
-    """Position of its beginning on the axis, in seconds."""
+    """Position of its start on that axis, in seconds."""
 
 
 def periods(times: list[tuple[float, float]], *, gap_seconds: float) -> list[Period]:

@@ -1,6 +1,8 @@
-"""Planned and measured numbers, and their distance from the limits of the machine: the numbers of a report.
+"""Planned and measured cost of runs, compared with the limits of the machine: the content of a report, for
+JSON.
 
-Everything here is for JSON; a page shows the same numbers.
+A page shows the same values. A sweep is one run through the matrix or through temporary files; a segment is a
+part of it that one worker runs at a time.
 """
 
 from __future__ import annotations
@@ -36,17 +38,19 @@ QUALITIES = (
     "preservation",
     "preservation_error",
 )
-"""Attributes of results that measure their quality."""
+"""Attributes of results that measure quality."""
 
 STOP_REASONS = ("Interrupted", "KeyboardInterrupt", "Reschedule", "Stop")
-"""Reasons for the end of segments that leave a checkpoint; any other reason is an error."""
+"""Reasons, besides completion, for which segments end with a checkpoint; any other reason is an error."""
 
 SHORT_SECONDS = 0.05
-"""Seconds below which the time of a sweep reflects its start, not the machine's limit."""
+"""Seconds of a sweep below which its time mostly reflects its start, not the machine's limit."""
 
 
 def report_facts(title: str, stages: Sequence[History], others: Sequence[History] = ()) -> dict[str, Any]:
-    """All numbers of a report; ``others`` are runs to compare with, on other numbers of workers."""
+    """All content of a report; ``others`` are runs of the same request with other
+    numbers of workers, to compare with.
+    """
     rates = cached_rates()
     return {
         "title": title,
@@ -67,7 +71,7 @@ def report_facts(title: str, stages: Sequence[History], others: Sequence[History
 
 
 def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
-    """Facts of one stage: planned and measured numbers, attempts, workers, origin."""
+    """Facts of one stage: planned and measured cost, attempts, workers, origin."""
     last = stage.last
     facts = last.facts if last else {}
     return {
@@ -137,13 +141,13 @@ def read_bytes(stage: History) -> int | None:
 
 
 def long_side(stage: History) -> int:
-    """Rows of a sweep over the matrix."""
+    """Number of rows, or of columns if these are swept, that one sweep over the matrix covers."""
     rows, columns = stage.plan["shape"]
     return int(columns if stage.plan["orientation"] == "columns" else rows)
 
 
 def segment_counts(stage: History) -> dict[str, int]:
-    """Number of segments that began, that still run, and of each kind of end."""
+    """Number of segments that were begun, still run, and ended in each way (stopped, failed, lost)."""
     running = sum(1 for one in stage.segments if stage.goes_on(one))
     return {
         "begun": len(stage.segments),
@@ -164,7 +168,7 @@ def _attempt(attempt: RunAttempt) -> dict[str, Any]:
 
 
 def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
-    """Sweeps of the attempt that finished, each with the least time that the machine would need."""
+    """Facts of each sweep of the last attempt, with the least time that the machine would need for it."""
     if stage.last is None:
         return []
     single = stage.plan.get("working_dtype") == "float32"
@@ -212,7 +216,7 @@ def busy_seconds(segments: Sequence[Segment]) -> float:
 
 
 def group_sweeps(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sweeps of one kind and cost that follow each other, merged into one with the mean time."""
+    """Merge successive sweeps of the same kind and cost into one entry, with their count and mean time."""
     groups: list[list[dict[str, Any]]] = []
     for one in sweeps:
         if groups and _kind_of(groups[-1][0]) == _kind_of(one):
@@ -239,7 +243,7 @@ def _together(group: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def scaling_of(stage: History, others: Sequence[History]) -> Scaling | None:
-    """The law that fits a stage and other runs of the same request; None without a second run."""
+    """Law of scaling fitted to a stage and to other runs of the same request; None without a second run."""
     alike = [stage, *(one for one in others if _same_request(one, stage))]
     timings = [timing for one in alike if (timing := timing_of(one)) is not None]
     return fit(sorted(timings, key=lambda one: one.parallelism)) if len(timings) > 1 else None
@@ -250,7 +254,7 @@ def _same_request(one: History, other: History) -> bool:
 
 
 def timing_of(stage: History) -> Timing | None:
-    """Work and time of a run; None unless it was done in one attempt, without losing a worker."""
+    """Work and time of a run; None unless it was finished in one attempt, without losing a worker."""
     single_attempt = len(stage.attempts) == 1 and not any(event.what == "gone" for event in stage.events)
     if not single_attempt or not stage.attempts[0].seconds or not stage.facts:
         return None
@@ -259,7 +263,7 @@ def timing_of(stage: History) -> Timing | None:
 
 
 def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
-    """A fit of the scaling of a stage, for JSON."""
+    """Law of scaling fitted to a stage, with the measured speedups, for JSON."""
     return {
         "stage": name,
         "law": scaling.law,

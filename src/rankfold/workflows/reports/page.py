@@ -1,4 +1,4 @@
-"""One self-contained page: numbers, pictures drawn for light and dark screens, how to repeat it.
+"""One self-contained HTML page: numbers, pictures drawn for light and dark screens, how to repeat the run.
 
 Pictures are embedded in the page as data, so it can be mailed, archived and opened without a network.
 See ``plots.canvas`` for what figures share.
@@ -47,12 +47,12 @@ NARROW = WIDTH // 2
 """Width of a picture for a narrow screen, in pixels."""
 
 OURS = carries(" · rankfold</title>")
-"""Recognizes pages of rankfold."""
+"""Function of a path: None for a page that rankfold made, else a message that it is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line of the table of numbers."""
+    """A line of the table of facts: a label and a value."""
 
     label: str
     value: str
@@ -61,10 +61,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ImageTile:
-    """A small square image with labels below."""
+    """A small square image with labels below it."""
 
     image: Float64
-    """(side, side, 3) in [0, 1]."""
+    """Colors (side, side, 3) in [0, 1]."""
 
     left: str
     right: str
@@ -82,22 +82,22 @@ class Picture:
     width: int
     height: int
     narrow: Picture | None = None
-    """The same picture for a narrow screen, with type of the same size."""
+    """The same picture for a narrow screen, with letters of the same size."""
 
     @property
     def share(self) -> float:
-        """Percentage of the page's width, so that type has one size in all pictures."""
+        """Percentage of the page's width that it takes, so that letters have one size in all pictures."""
         return round(100 * self.width / WIDTH, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Content of the template."""
+    """Content of a page, which its template shows."""
 
     title: str
     lead: str
     headline: Sequence[Fact]
-    """The few numbers that matter most."""
+    """The few facts that matter most."""
 
     facts: Sequence[Fact]
     remarks: Sequence[str]
@@ -105,7 +105,7 @@ class Page:
     command: str
     script: str
     origin: str
-    """Version, time and machine."""
+    """Version of rankfold, time and machine."""
 
 
 def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
@@ -155,14 +155,16 @@ def render(page: Any, subject: str, template: str = "demo.html") -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Value as a template shows it: text as one printable line; markup, ``Lines`` and numbers as they are."""
+    """Value in the form that a template shows: text as one printable line; markup,
+    ``Lines`` and numbers unchanged.
+    """
     from markupsafe import Markup
 
     return value if isinstance(value, Markup | Lines | int | float) else printable(str(value))
 
 
 def _json(value: Any) -> Any:
-    """JSON that no browser mistakes for the end of its element."""
+    """Value as JSON that cannot end the HTML element that holds it."""
     from jinja2.utils import htmlsafe_json_dumps
 
     return htmlsafe_json_dumps(value, dumps=json_text)
@@ -177,7 +179,7 @@ def plain_text(facts: Sequence[Fact]) -> Lines:
 
 
 def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a figure; also write its version for light screens to a file."""
+    """Draw a figure for the page; its version for light screens is also written to a file."""
     picture = draw_picture(draw, title=title, caption=caption, alt=alt)
     output.write(picture.light)
     return picture
@@ -262,7 +264,7 @@ def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
 
 
 def _calm(axes: Axes, name: str, theme: Theme) -> None:
-    """A name above, percent on the left, faint horizontal rules, no box."""
+    """Style axes: a title above, percent on the left, faint horizontal rules, no box."""
     axes.set_title(name, loc="left", color=theme.muted, fontsize=9, pad=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     quiet(axes, theme, grid="y")

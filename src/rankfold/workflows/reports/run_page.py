@@ -55,7 +55,7 @@ CHEAP = {
     "fuzzy_graph": "degrees",
     "radius_neighbors": "degrees",
 }
-"""Plots of results that need little reading, by kind of result."""
+"""Plots of results that read little, by kind of result."""
 
 CAPTIONS = {
     "scree": "Relative to the largest, on a logarithmic scale; bars are estimated errors.",
@@ -83,7 +83,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Content of the template."""
+    """Content of the page about a run, which its template shows."""
 
     title: str
     lead: str
@@ -95,7 +95,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Workflow or result that a report is about."""
+    """Workflow or single result that a report is about."""
 
     title: str
     stages: tuple[History, ...]
@@ -129,7 +129,8 @@ def subject(path: Path) -> Subject:
 
 
 def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
-    """Make the page about a run; ``others`` are runs of the same on other numbers of workers.
+    """Make the content of the page about a run; ``others`` are runs of the same request with other numbers of
+    workers.
 
     Raises
     ------
@@ -299,14 +300,14 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
-    """A chart of runs, for wide and for narrow screens."""
+    """Draw a chart of runs, for wide and for narrow screens."""
     return draw_picture(
         draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
     )
 
 
 def narrow(drawing: Drawing) -> Drawing | None:
-    """The same plot for a narrow screen; None for a plot whose content determines its size."""
+    """The same plot for a narrow screen; None if its content determines its size."""
     if isinstance(drawing, Maps | Patterns | Series):
         return replace(drawing, width=NARROW)
     if not isinstance(drawing, Bars | Curve | Scree):
@@ -323,8 +324,8 @@ def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | No
 
 
 def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kinds of plots, with options: first those that a stage asked for, then those that need little
-    reading.
+    """Yield kinds of plots of a result, with options: those that the stage asked for,
+    then those that read little.
     """
     assert one.result is not None  # noqa: S101  asked before
     kinds = list[str]()
@@ -372,7 +373,7 @@ def _scaling_words(facts: dict[str, Any]) -> list[str]:
 
 
 def _again(about: Subject, facts: dict[str, Any]) -> Section:
-    """Section on where it ran, and on the commands that repeat it."""
+    """Section of the page on where the run took place, and on the commands that repeat it."""
     attempts = [one for stage in facts["stages"] for one in stage["attempts"]]
     commands = [about.record["command"]] if "command" in about.record else []
     commands += [one["command"] for one in attempts[-1:] if not commands and "command" in one]
@@ -385,5 +386,5 @@ def _again(about: Subject, facts: dict[str, Any]) -> Section:
 
 
 def as_json(facts: dict[str, Any]) -> Lines:
-    """Numbers of a report as JSON."""
+    """The content of a report as JSON."""
     return json_text(facts, indent=1, default=str)

@@ -1,7 +1,9 @@
-"""Scaling of a run with the number of segments at once: the laws of Amdahl and of Gustafson, fitted.
+"""Scaling of a run with the number of segments (units of work) that run at once: Amdahl's and Gustafson's
+laws, fitted.
 
-Both have one number, the serial share of the work: Amdahl's at a fixed size, T(p) = T(1) (s + (1 - s) / p);
-Gustafson's for work that grows with p, where the speedup over one is p - s (p - 1).
+Both have one parameter, the serial share s of the work: Amdahl's at a fixed size, T(p) = T(1) (s + (1 - s) /
+p); Gustafson's for work that grows with p, where the speedup over p = 1 is p - s (p - 1). Here p is the
+number of segments that run at once.
 
 References
 ----------
@@ -22,10 +24,10 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A run that finished in one attempt."""
+    """Work, time and parallelism of a run that finished in one attempt."""
 
     parallelism: int
-    """Number of segments at once."""
+    """Number p of segments that ran at once."""
 
     work: float
     """Amount of work, in any unit proportional to it."""
@@ -35,7 +37,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A fitted law."""
+    """A law of scaling fitted to runs."""
 
     law: str
     """``amdahl`` or ``gustafson``."""
@@ -44,12 +46,12 @@ class Scaling:
     """Serial share of the work, in [0, 1]."""
 
     single_seconds: float
-    """Fitted time of a unit of work on one lane, in seconds."""
+    """Fitted time in seconds of a unit of work, if one segment runs at a time."""
 
     timings: tuple[Timing, ...]
 
     def speedup(self, parallelism: npt.ArrayLike) -> Float64:
-        """Predicted speedup over one lane."""
+        """Predicted speedup for p = ``parallelism``, over one segment at a time."""
         p = np.asarray(parallelism, np.float64)
         if self.law == "amdahl":
             return np.asarray(1 / (self.serial + (1 - self.serial) / p))
@@ -57,7 +59,7 @@ class Scaling:
 
     @property
     def points(self) -> list[tuple[int, float, float]]:
-        """Lanes, speedup over one lane, and efficiency, of each timing."""
+        """For each timing: number p of segments at once, speedup over p = 1, and efficiency (speedup / p)."""
         points = []
         for one in self.timings:
             speedup = self.single_seconds * one.work / one.seconds
@@ -66,7 +68,7 @@ class Scaling:
 
 
 def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
-    """Fit Amdahl's law to runs of equal work; None unless there are two different numbers of lanes.
+    """Fit Amdahl's law to runs of equal work; None unless they have at least two different p.
 
     Least squares of T = a + b / p with a, b >= 0, weighted so that relative errors count alike.
     """
@@ -82,7 +84,7 @@ def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
 
 
 def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
-    """Fit Gustafson's law to runs whose work is proportional to their lanes, which must differ; else None.
+    """Fit Gustafson's law to runs whose work is proportional to their p, which must differ; else None.
 
     The rate of a run, work / seconds, is r (p - s (p - 1)) = r (1 - s) p + r s: least squares of a line.
     """
@@ -100,7 +102,9 @@ def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
 
 
 def fit(timings: Sequence[Timing]) -> Scaling | None:
-    """Fit the law that the runs allow, by equal or by proportional work; None if they allow neither."""
+    """Fit Amdahl's law to runs of equal work, or Gustafson's to work proportional to p;
+    None if neither applies.
+    """
     return fit_amdahl(timings) or fit_gustafson(timings)
 
 

@@ -1,4 +1,4 @@
-"""Tables of a report, made from its numbers.
+"""Tables of a report, as text.
 
 Each function takes the facts of stages that ``measures.stage_facts`` returns.
 """
@@ -23,7 +23,7 @@ EVENTS = 40
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings."""
+    """A table of a report: headings and rows of text."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -51,7 +51,7 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Options with which the matrix was opened: the axes that are rows, and the steps of its preparation."""
+    """Yield options with which the matrix was opened: axes that are rows, and preparation steps."""
     row_axes = data.get("layout", {}).get("row_axes")
     if isinstance(row_axes, list):
         yield "row_axes", " ".join(map(str, row_axes))
@@ -78,7 +78,7 @@ def _plain(value: object) -> str:
 
 
 def workers(stages: Sequence[dict[str, Any]]) -> Table:
-    """Workers that were lost or replaced."""
+    """Table of workers that were lost or replaced."""
     rows = [
         (
             time.strftime("%H:%M:%S", time.gmtime(one["at"])),
@@ -95,7 +95,7 @@ def workers(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
-    """Plan and measurement of each stage that finished."""
+    """Table of planned and measured cost of each stage that finished."""
     rows = []
     for stage in stages:
         plan, measurement = stage["planned"], stage["measured"]
@@ -131,14 +131,16 @@ def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _beside(measured: object, planned: object) -> str:
-    """Measured and planned number in one text, as far as they are known."""
+    """Measured and planned value in one text, as far as they are known."""
     if measured in (None, ""):
         return f"{planned} planned" if planned else ""
     return f"{measured} of {planned}" if planned else str(measured)
 
 
 def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
-    """Sweeps, with their share of the machine's limit."""
+    """Table of sweeps (runs through the matrix or temporary files), with the share of
+    the machine's limit reached.
+    """
     rows = []
     for stage in stages:
         for sweep in group_sweeps(stage["sweeps"]):
@@ -163,7 +165,7 @@ def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def quality(stage: dict[str, Any]) -> Table:
-    """Measures of the quality of a result."""
+    """Table of the measures of quality of a result."""
     words = {
         "largest_error_estimate": "largest estimated error of a singular value, relative",
         "captured": "share of the variance that is captured",
@@ -196,7 +198,7 @@ def _share(value: float | Sequence[float]) -> str:
 
 
 def provenance(stages: Sequence[dict[str, Any]]) -> Table:
-    """Place, host, interpreter and input of each stage."""
+    """Table of the place of execution, host, interpreter and input of each stage."""
     rows = []
     for stage in stages:
         facts = stage["provenance"]

@@ -47,12 +47,12 @@ def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
 
 
 def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
-    """Raise if a file cannot take the result, before hours of work.
+    """Raise if a file named by ``into`` cannot take the result, before the result is computed.
 
     Raises
     ------
     InputError
-        The file is missing, or a key does not fit its kind.
+        The file is missing, or a key is for another kind of file.
     OutputError
         It holds data that no workflow wrote.
     """
@@ -77,7 +77,7 @@ def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
 
 
 def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -> None:
-    """Copy a result into the files that its stage names, unless they hold it already."""
+    """Copy a result into the files that its stage names, unless they already hold it."""
     for path, into in _destinations(step, folder):
         result = Result(result_path)
         if path.suffix in TABLES:
@@ -89,7 +89,10 @@ def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -
 
 
 def _destinations(step: StageNode, folder: Path) -> Iterator[tuple[Path, Destination]]:
-    """Files for the result of a step; the name of a new file includes the step's value of a sweep."""
+    """Files for the result of a step, with their options.
+
+    For a step of a parameter sweep, the name of a new file includes the value.
+    """
     for into in step.stage.into:
         new = Path(into.file).suffix in NEW_FILES
         yield (step.file(into.file, folder) if new else Path(resolve_path(into.file, folder))), into
@@ -135,7 +138,7 @@ def _table_output(path: Path, record: Record) -> FileOutput:
 
 
 def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
-    """Entries of the record for the table ``path`` that match the file ``there``."""
+    """Entries in the record for the table ``path`` whose size and time match those of the file ``there``."""
     if not there.exists():
         return []
     trace = _trace(there)
@@ -143,7 +146,7 @@ def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
 
 
 def _trace(path: Path) -> dict[str, int]:
-    """Size and time of a table, by which it is recognized."""
+    """Size and modification time of a table, by which it is recognized."""
     stat = path.stat()
     return {"bytes": stat.st_size, "time": stat.st_mtime_ns}
 

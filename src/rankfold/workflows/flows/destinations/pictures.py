@@ -1,6 +1,6 @@
 """Pictures of results of stages: drawn when all stages are done, and again when their content has changed.
 
-A picture carries a digest of its content, by which it is recognized. Pictures of others are never replaced.
+A picture contains a digest of what it shows, by which it is recognized. Other files are never replaced.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from rankfold.workflows.flows.stage_models import StagePicture
 from rankfold.workflows.wording import with_place
 
 MARK = "rankfold-picture:"
-"""Prefix of the digest in a picture."""
+"""Text before the digest in a picture."""
 
 OURS = carries(MARK, "is not of a workflow")
-"""Recognizes pictures of workflows."""
+"""Function of a path: None for a picture that a workflow drew, else a message that it is none."""
 
 
 class Pictures:
-    """Pictures of all steps of a workflow."""
+    """Pictures of all steps of a workflow; a step is a stage with one value of a
+    parameter sweep, or without one.
+    """
 
     def __init__(self, steps: Sequence[StageNode], outputs: Path, document: Any) -> None:
         self._steps, self._outputs, self._document = steps, outputs, document
         self._folder = document.path.absolute().parent
 
     def require(self) -> None:
-        """Raise if a picture cannot be drawn, before hours of work.
+        """Raise if a picture cannot be drawn, before any stage runs.
 
         Raises
         ------
@@ -62,7 +64,7 @@ class Pictures:
                 raise with_place(error, step.name, step.stage_name, self._document) from error
 
     def draw(self, step: StageNode, result_path: Path) -> Iterator[dict[str, Any]]:
-        """Draw the pictures of a step, unless they are there; yields the facts of each."""
+        """Draw the pictures of a step that are not up to date; yields the facts of each picture."""
         try:
             for picture in step.stage.picture:
                 path = step.file(picture.file, self._folder)
@@ -86,7 +88,10 @@ class Pictures:
         return options
 
     def _column(self, step: StageNode, text: str) -> str:
-        """Place of a column: in a stage with the same value of a sweep, in any other stage, or in a file."""
+        """Path of the column of colors that ``text`` names, in a file or in the result of a stage.
+
+        Of a stage in a parameter sweep, it is the step with the same value as ``step``.
+        """
         tail = step.name.removeprefix(step.stage_name)
         names = [each.name for each in self._steps]
         reference = resolve(text, (), [name.removesuffix(tail) for name in names if name.endswith(tail)])
@@ -109,7 +114,7 @@ class Pictures:
 
 
 def _digest_in(path: Path) -> str | None:
-    """The digest that a picture carries; None if it has none or cannot be read."""
+    """The digest that a picture contains; None if it has none or cannot be read."""
     try:
         match = re.search(MARK.encode() + rb"([0-9a-f]{32})", head_of(path))
     except OSError:
@@ -123,7 +128,7 @@ def _digest(facts: Any) -> str:
 
 
 def _version_of(options: Mapping[str, Any]) -> list[Any]:
-    """Facts that change when the columns of a picture have changed."""
+    """Facts that change when the files that the options name have changed."""
     versions: list[Any] = []
     for name in ("color", "names"):
         if name not in options:

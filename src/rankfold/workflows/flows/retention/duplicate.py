@@ -1,4 +1,4 @@
-"""A folder under a second name: hard links to the same files, or copies if the file system has no links.
+"""Give a folder a second name: hard links to the same files, or copies if the file system has no links.
 
 A result that has its name is never written to again, so both names keep their bytes when one is removed.
 """
@@ -16,7 +16,7 @@ from rankfold.pipeline.errors import DiskSpaceError
 from rankfold.pipeline.units import format_bytes
 
 NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Error numbers of systems without hard links, or where only the owner of a file may link it."""
+"""Error numbers of file systems without hard links, or where only the owner of a file may link it."""
 
 
 def duplicate(source: Path, target: Path) -> None:

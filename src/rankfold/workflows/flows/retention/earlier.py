@@ -6,8 +6,8 @@ Before a stage begins that will replace its result, that result gets a second na
 its name, the oldest surplus results are removed. So at every moment the newest finished result has at least
 one name, and a kill leaves at most one result too many, which is removed after the next run.
 
-The trap: only results that ``earlier.json`` lists, with the same seal, are ever removed. All else in the
-folder was put there by somebody else.
+The trap: only results that ``earlier.json`` lists, with the same seal (digest of files and checksums), are
+ever removed. All else in the folder was put there by somebody else.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EarlierResult:
 
     @property
     def number(self) -> int:
-        """Position in the order in which results were kept."""
+        """Number in the order in which results were kept, from its name."""
         return _number(self.path.name)
 
     @property
@@ -65,7 +65,7 @@ class EarlierResult:
         return bytes_under(self.path)
 
     def is_own(self) -> bool:
-        """True if the folder still holds the result that was kept there."""
+        """True if the folder still holds the result that was kept there, by its seal."""
         named = NAME.fullmatch(self.path.name) and not self.path.is_symlink()
         return bool(named) and self.seal == seal_of(self.path)
 
@@ -76,7 +76,7 @@ class EarlierResult:
 
 @dataclass(frozen=True, slots=True)
 class EarlierResults:
-    """Earlier results of the stage whose newest result is ``result``."""
+    """Earlier results of a stage; ``result`` is the path of its newest result."""
 
     result: Path
 
@@ -101,7 +101,7 @@ class EarlierResults:
         return after[: max(0, len(after) - (most - 1))]
 
     def keep(self, most: int) -> None:
-        """Give the newest result a second name, since it will be replaced; ``most`` results may stay.
+        """Give the newest result a second name, before it is replaced; at most ``most`` results are kept.
 
         Raises
         ------
@@ -163,12 +163,12 @@ class EarlierResults:
             save_with_checksum(self.folder / INDEX, value)
 
     def _next_number(self) -> int:
-        """One more than any number used here, also by results that are being made or removed."""
+        """One more than the largest number used here, also by results that are being made or removed."""
         names = [name.removeprefix(DRAFT).removeprefix(DOOMED) for name in os.listdir(self.folder)]
         return 1 + max((_number(name) for name in names if NAME.fullmatch(name)), default=0)
 
     def _remove(self, entry: EarlierResult) -> None:
-        """Remove a result as a whole: no reader sees half of it."""
+        """Remove a result; it is renamed first, so that no reader sees a part of it."""
         if strange := foreign_entries(entry.path):
             LOG.warning("%s stays: %s in it is of somebody else", entry.path, strange[0])
             return
@@ -187,7 +187,7 @@ class EarlierResults:
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
-        """Turn errors of the disk into errors of rankfold, with advice."""
+        """Turn errors of the file system into errors of rankfold, with advice."""
         try:
             yield
         except OSError as error:
@@ -205,7 +205,9 @@ class EarlierResults:
 
 
 def seal_of(result: Path) -> str:
-    """Digest of the manifest of a result, or else of its metadata; empty if there is no result."""
+    """Digest of the manifest (list of files and checksums) of a result, or else of its
+    metadata; empty without a result.
+    """
     for name in (MANIFEST, "zarr.json"):
         with suppress(OSError):
             return hashlib.blake2b(read_bounded(result / name, TABLE_BYTES), digest_size=16).hexdigest()
@@ -225,7 +227,7 @@ def rows_of(result: Path) -> int | None:
 
 
 def _made(result: Path) -> str:
-    """Time at which a result was finished: that of its last file."""
+    """Time at which a result was finished: that of the file written last."""
     return time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime((result / "zarr.json").stat().st_mtime))
 
 
