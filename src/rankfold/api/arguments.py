@@ -1,7 +1,7 @@
-"""Checks of the arguments of callers in Python: names, flags, and places of outputs.
+"""Checks of the arguments of callers in Python: names, flags, and paths of outputs.
 
-``public`` wraps a public function. Its signature stays as it is written, and its docstring then
-explains every argument. For an unknown argument, the error names ours, whatever library the caller has it
+``public`` wraps a public function. Its signature stays as it is written, and its docstring then explains
+every argument. For an unknown argument, the error names that of rankfold, whatever library the caller has it
 from.
 """
 
@@ -66,10 +66,10 @@ OURS: dict[str, tuple[str, ...]] = {
     "with_mean": ("center",),
     "with_std": ("scale",),
 }
-"""Arguments of NumPy, SciPy, scikit-learn and Dask, with their names here."""
+"""Names here of arguments of NumPy, SciPy, scikit-learn and Dask."""
 
 FLAGS = ("bool", "bool | None")
-"""Annotations of arguments that are true or false."""
+"""Annotations of arguments that are True or False."""
 
 OUTPUTS = ("out", "destination")
 """Arguments that name an output."""
@@ -152,7 +152,7 @@ def _path_of(name: str, value: object) -> str:
 
 
 def require_scratch(value: object) -> None:
-    """Raise if ``scratch`` cannot be a folder for intermediates."""
+    """Raise if ``scratch`` cannot be a folder for intermediate files."""
     text = _path_of("scratch", value)
     if os.path.exists(text) and not os.path.isdir(text):
         raise OutputError(

@@ -1,5 +1,5 @@
-"""Functions derived from the registry alone: the plan of a method, and functions of methods of other
-packages.
+"""Functions derived from the registry of methods alone: the plan of a method, and functions for methods of
+other packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from rankfold.pipeline.storage.result import Result
 
 
 def function_of(method: Method) -> Callable[..., Result]:
-    """Make the public function of a method, with its inputs, arguments, and place: see ``rankfold.svd``."""
+    """Make the public function of a method, with its inputs, its arguments and those of
+    the place, as of ``rankfold.svd``.
+    """
 
     names = [each.name for each in method.parameters()]
 
@@ -58,7 +60,7 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
-"""Arguments of a plan besides those of its method."""
+"""Arguments of ``plan`` in addition to those of the method."""
 
 
 @public
@@ -156,8 +158,10 @@ def plan(
 def _neighbors(
     kind: str, x: object, rows: int | None, values: dict[str, Any], parameters: list[str]
 ) -> tuple[object, dict[str, Any]]:
-    """Input to plan for: the result ``x``, or a stand-in for lists of ``rows`` and k; with the other
-    arguments.
+    """Input to plan for, and the other arguments of the method.
+
+    The input is the result ``x``, or if ``rows`` is given, a stand-in for a result with k neighbors of each
+    row.
     """
     if (x is None) == (rows is None):
         raise InputError(f"say of which result to plan {kind}, or of how many rows= with k= neighbors each")

@@ -2,8 +2,8 @@
 
 A docstring explains the arguments that only its function has. Arguments that many functions share are
 explained where they are declared: those of a method in its dataclass of arguments, from which the command
-line is made too, and those of place and resources in ``where``. ``completed`` inserts them, in the order of
-the signature.
+line is made too, and those of the place of execution in ``where``. ``completed`` inserts them, in the order
+of the signature.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from rankfold.methods.argument import Argument
 
 WIDTH = 106
-"""Columns of a line, before it is indented as the text of an entry."""
+"""Characters of a line, before it is indented as the text of an entry."""
 
 RAISES = """\
 InputError
@@ -29,19 +29,19 @@ PlanError
     What does not fit in ``memory`` or on the disk, before anything is read.
 DataError
     NaN and Inf, with their place; data that are damaged, or change while they are read."""
-"""Errors of functions that run a task, which replace "As for ``svd``" under these names."""
+"""Section on errors of functions that run a task; it replaces "As for ``svd``"."""
 
 AS_FOR_ANOTHER_RAISES = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.;] ?", re.MULTILINE)
 
 AS_FOR = re.compile(r"\s*As for ``([\w.]+)``[.;:,]?\s*")
 
 SHORT = 2
-"""Most lines of a text for several arguments that is repeated for each; a longer one is referred to."""
+"""Most lines of a text for several arguments that is repeated for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Text about an argument."""
+    """Entry of a docstring about one argument: its type and its text."""
 
     kind: str
     """Its type, with the default if the text states it."""
@@ -50,7 +50,7 @@ class Entry:
     """Lines, not indented."""
 
     def joined(self, more: str) -> Entry:
-        """The entry with ``more`` text appended."""
+        """The entry with the text ``more`` appended."""
         return Entry(self.kind, " ".join(f"{self.text} {more}".split()) if more else self.text)
 
 
@@ -60,9 +60,7 @@ def said_by(arguments: Mapping[str, Argument]) -> dict[str, Entry]:
 
 
 def entries_of(docstring: str) -> dict[str, Entry]:
-    """Entries of the arguments that a docstring explains one at a time, by name: the first paragraph
-    of each.
-    """
+    """Entries of a docstring for single arguments, by name; of each text, only the first paragraph."""
     return {
         names[0]: Entry(entry.kind, _whole(entry.text.partition("\n\n")[0]))
         for names, entry in _entries(_sections(inspect.cleandoc(docstring))[1])
@@ -71,7 +69,7 @@ def entries_of(docstring: str) -> dict[str, Entry]:
 
 
 def _whole(paragraph: str) -> str:
-    """A paragraph without the words at its end that introduce a list."""
+    """A paragraph without a last sentence that introduces a list, by a colon at its end."""
     return re.sub(r"(?<=\.)\s+[^.]*:$", "", paragraph)
 
 
@@ -128,7 +126,7 @@ def _sections(text: str) -> tuple[str, str, str]:
 
 
 def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
-    """Names of arguments, which may take several lines, each group with its entry."""
+    """Entries of a section of parameters: the names of each, one or several, and its type and text."""
     found: list[tuple[str, list[str]]] = []
     for line in section.strip("\n").splitlines():
         if not line or line.startswith(" "):
@@ -148,8 +146,8 @@ def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
 def _by_name(
     names: tuple[str, ...], said: Entry, known: Mapping[str, Entry], *, refers: bool
 ) -> dict[str, Entry]:
-    """Entries of one name each. A text for several names goes to the first; the others repeat it if it is
-    short.
+    """Split an entry for several arguments into one for each. The text goes to the first; the others repeat
+    it if it is short.
 
     With ``refers``, the ``known`` entry of a name precedes the text.
     """
@@ -173,7 +171,7 @@ def _choices(argument: Argument) -> str:
 
 
 def _kind(entry: Entry, declared: Entry | None, parameter: inspect.Parameter) -> str:
-    """The type of an argument, and its default where it has one."""
+    """Type of an argument for its entry, with its default if it has one."""
     default, empty = parameter.default, inspect.Parameter.empty
     kind = entry.kind or (declared.kind if declared is not None else "")
     if not kind:

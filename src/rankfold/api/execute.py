@@ -1,4 +1,4 @@
-"""Execution of a task at a place, with a result on disk: plan, claim, run, publish. Common to all
+"""Run a task at a place of execution and write its result to disk: plan, lock, run, publish. Common to all
 commands.
 """
 
@@ -58,7 +58,7 @@ class RankfoldWarning(UserWarning):
 
 
 def run(task: Task, where: Growable | Where) -> Result:
-    """Run a task at the place and with the options of a caller; returns its result."""
+    """Run a task with the options of a caller, such as the place of execution; returns its result."""
     executor = choose_executor(
         cluster=where.get("cluster"),
         workers=where.get("workers"),
@@ -98,7 +98,11 @@ def execute(
     overwrite: bool,
     progress: Progress | bool | None,
 ) -> Result:
-    """Result of a task: computed now, resumed, or already finished. ``progress``: see ``listener``."""
+    """Run a task on the workers of an executor, or return its finished result; an
+    interrupted run is resumed.
+
+    ``progress`` is as for ``listener``.
+    """
     _require_local(out, scratch)
     if executor.is_remote and out is None:
         raise InputError(
@@ -151,9 +155,10 @@ def _begun(
     task: Task, executor: Executor, output: Path, scratch: str | Path | None, *, resumable: bool
 ) -> tuple[str, dict[str, Any], RunDirectory]:
     """Fingerprint of the matrix of a task, identity of its result, and the folder of its run, which is not
-    made.
+    yet made.
 
-    Raises if inputs are incomplete, and for places that must not be written to.
+    The identity decides the result: see ``identity_of``. Raises if inputs are incomplete, and for outputs
+    that must not be written.
     """
     for result in values_in(task, Result):
         result.require_edition()
@@ -190,7 +195,9 @@ def worker_jobs(
 
 
 def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: str) -> list[JobScript]:
-    """Jobs of a planned task, or of one still unknown (None); each link of a chain has its own workers."""
+    """Jobs of a planned task, or of one that is not known yet (None); each task of a chain has its own
+    workers.
+    """
     from rankfold.cluster.slurm.jobs import WorkerJobs
 
     if not isinstance(executor, WorkerJobs):
@@ -208,7 +215,7 @@ def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: s
 
 
 def _with_work(executor: Executor, plan: Plan) -> Executor:
-    """The executor, limited to the workers for which a plan has work."""
+    """The executor, limited to as many workers as a plan has work for."""
     workers = executor.budget.workers
     if workers <= plan.useful_workers:
         return executor
@@ -217,16 +224,16 @@ def _with_work(executor: Executor, plan: Plan) -> Executor:
 
 
 def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[str, Any]:
-    """Facts that decide a result, including the kind of device, on which its last bits depend."""
+    """Facts that determine a result, including the kind of device, on which its last bits depend."""
     where = {} if device == "cpu" else {"device": device}
     return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"]), **where}
 
 
 def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, device: str) -> None:
-    """Raise if data were written to while they were read: a result would belong to neither state.
+    """Raise if input data were changed while they were read: a result would belong to neither state.
 
-    Data of a sweep are not read again, so changes show only in fingerprints: of the matrix, and of all else
-    that the request names by its fingerprint. Input results are checked by their manifests.
+    Data are not read again to compare them, so changes show only in fingerprints: of the matrix, and of all
+    else that the request names by its fingerprint. Input results are checked by their manifests.
     """
     for result in values_in(task, Result):
         require_whole_input(str(result.path))
@@ -250,10 +257,10 @@ def _last_link(
     fingerprint: str,
     progress: Progress | bool,
 ) -> Task:
-    """Run all links of a chain but the last, and return the last as a task on their results.
+    """Run all tasks of a chain but the last, and return the last as a task on their results.
 
-    The results stay in the state of the chain's run until that is published, so the run is held from the
-    first link to the last.
+    The results stay in the folder of the chain's run until its last result is published, so the run is locked
+    from the first task to the last.
     """
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
@@ -283,7 +290,7 @@ def _carry_out(
 ) -> dict[str, Any]:
     """Compute the result of a task and publish it; returns the facts of the result.
 
-    ``lacking`` names for each matrix the chunks that its store does not hold.
+    ``lacking`` holds, by name of the matrix, the chunks that its store does not hold.
     """
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
@@ -386,7 +393,9 @@ def _work(
 
 
 def _most(driver: int | None, workers: int) -> int | None:
-    """Peak memory of the process with the largest peak; None if it is unknown for the driver."""
+    """Larger of the peak memory of the driver (this process) and of the workers; None
+    if that of the driver is unknown.
+    """
     return None if driver is None else max(driver, workers)
 
 
@@ -400,7 +409,7 @@ def _require_local(*paths: str | Path | None) -> None:
 
 
 def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> None:
-    """Raise if outputs would lie in the input, or around it."""
+    """Raise if outputs would lie in the input, or the input in them."""
     path = getattr(source, "path", None)
     if path is None:
         return

@@ -1,4 +1,4 @@
-"""Decides whether a call can return the result that is already at its output, or has to compute it."""
+"""Decide whether a call can return the result that is already at its output path, or has to compute it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ LOG = logging.getLogger("rankfold")
 
 
 def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The output, if it is the finished result of this request; None if it is to be made, as when it is
-    damaged.
+    """The result at the output path, if it is the finished result of this request.
+
+    None if it has to be computed, as when it is damaged.
     """
     output, damage = folder.output, ""
     result = _opened(output)
@@ -51,7 +52,9 @@ def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite
 
 
 def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """True if request, input fingerprint, edition and device in a result equal those of a call."""
+    """True if request, input fingerprint, edition of the method and device in a
+    result equal those of a call.
+    """
     return bool(
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
@@ -61,8 +64,8 @@ def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
 
 
 def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` unless the unreadable output was the result of this request, or may be
-    replaced.
+    """Raise ``OutputError`` unless the output, which cannot be read, was the result of this request, or may
+    be replaced.
     """
     request = _request_of(folder)
     if request is None:
@@ -78,7 +81,7 @@ def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
 
 
 def require_replaceable(output: Path) -> None:
-    """Raise ``OutputError`` if replacing a result would remove files of somebody else."""
+    """Raise ``OutputError`` if replacing a result would remove files that rankfold did not write."""
     if (reason := not_ours(output)) is not None:
         raise OutputError(
             f"{output} {reason}, so it is never replaced. Choose another out= (--out), or move that away "
@@ -87,8 +90,8 @@ def require_replaceable(output: Path) -> None:
 
 
 def _fault_of(output: Path) -> list[str]:
-    """Check all arrays and attributes of a result against the rules of its kind; a list with the first fault,
-    or empty.
+    """Check all arrays and attributes of a result against the rules of its kind; returns a list with the
+    first fault, or empty.
     """
     try:
         return _fault_in(Result(output))
@@ -146,7 +149,9 @@ def verify(result: Result | str | Path) -> list[str]:
 
 
 def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The output, if another process has finished it before this one held it; see ``finished_result``."""
+    """The finished result, if another process has published it before this one locked
+    the run; see ``finished_result``.
+    """
     if not os.path.lexists(held.output):
         return None
     try:
@@ -160,7 +165,7 @@ def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite:
 
 
 def _opened(output: Path) -> Result | None:
-    """The result at an output; None if it is not a result, or its metadata cannot be read."""
+    """The result at a path; None if it is not a result, or its metadata cannot be read."""
     try:
         return Result(output)
     except (InputError, DataError):

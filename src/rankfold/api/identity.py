@@ -16,14 +16,14 @@ ARGUMENTS = {
     "constraint_w": "constraint_W",
     "constraint_h": "constraint_H",
 }
-"""Arguments by the names of the parts of a request that have other names."""
+"""Arguments whose name differs from that of the part of a request that they set, by the name of the part."""
 
 ROWS = {
     **dict.fromkeys(("svd", "pca", "qr"), "with_rows"),
     **dict.fromkeys(("trustworthiness", "continuity"), "sample_rows"),
     "reconstruct": "row_range",
 }
-"""Argument for the part ``rows`` of a request, by its kind."""
+"""Argument that sets the part ``rows`` of a request, by kind of request."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
 CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
@@ -85,12 +85,12 @@ def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> s
 
 
 def argument_of(name: str, kind: str) -> str:
-    """Argument from which a part of a request comes."""
+    """Name of the argument that sets a part of a request."""
     return ROWS.get(kind, name) if name == "rows" else ARGUMENTS.get(name, name)
 
 
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Description of a part that differs; empty if another part already covers it."""
+    """Description of a part of a request that differs; empty if another part already covers it."""
     argument = argument_of(name, new["kind"])
     if name in CONTENTS:
         return f"contents of {argument}"

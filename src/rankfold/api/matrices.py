@@ -1,4 +1,6 @@
-"""Functions for matrices: open them at their location, or copy them into a store that sweeps read well."""
+"""Functions for matrices: open them where they are, or copy them into a store with chunks that passes read
+fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Arguments for place and resources, which all functions that run a task share, declared once.
+"""Arguments for the place of execution and its resources, which all functions that run a task share, declared
+once.
 
 Annotations are evaluated here, for the texts of the arguments; types that are slow to import are strings.
 """
@@ -21,11 +22,11 @@ VIEW = (
     *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
     *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric", "index_col"),
 )
-"""Arguments of ``rankfold.open`` that functions of a matrix also have."""
+"""Arguments of ``rankfold.open`` that functions with a matrix as input have too."""
 
 
 class Where(TypedDict, total=False):
-    """Place of a task, and path of its result. Flags are False by default, all others None."""
+    """Place of execution of a task, and path of its result. Flags are False by default, all others None."""
 
     memory: Annotated[
         "str | int | None",
@@ -101,7 +102,7 @@ class Where(TypedDict, total=False):
 
 
 class OfMatrix(Where, total=False):
-    """Arguments of ``Where``, and the view of a matrix that is reduced: arguments of ``rankfold.open``."""
+    """Arguments of ``Where``, and those of ``rankfold.open`` by which the input is opened."""
 
     row_axes: Annotated[
         "Rows",
@@ -198,7 +199,9 @@ class Growable(OfMatrix, total=False):
 
 
 def opened(x: object, where: OfMatrix) -> object:
-    """A matrix as it is, or opened with the steps and masks that are given."""
+    """The matrix as it is, or opened with the arguments of ``rankfold.open`` that are
+    given, such as ``prepare``.
+    """
     given: dict[str, Any] = {name: where.get(name) for name in VIEW}
     view = {name: value for name, value in given.items() if value is not None and value is not False}
     if not view:
@@ -209,7 +212,7 @@ def opened(x: object, where: OfMatrix) -> object:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """Signature with the declared arguments in place of ``**where``."""
+    """Signature of a function with the declared arguments in place of ``**where``."""
     own = inspect.signature(function)
     kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix, Growable)}
     for each in own.parameters.values():
@@ -220,7 +223,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def parameters(where: type) -> list[inspect.Parameter]:
-    """Parameters for a signature from one of these classes, those of a matrix first."""
+    """Parameters, for a signature, that one of these classes declares; those of ``rankfold.open`` first."""
     kind, annotations = inspect.Parameter.KEYWORD_ONLY, where.__annotations__
     names = [name for name in VIEW if name in annotations]
     names += [name for name in annotations if name not in VIEW]
@@ -236,11 +239,11 @@ def parameters(where: type) -> list[inspect.Parameter]:
 
 
 def kind_of(annotation: Any) -> str:
-    """Type of an argument, from its annotation."""
+    """Type of an argument as text, from its annotation."""
     return str(get_args(annotation)[0].__forward_arg__)
 
 
 ARGUMENTS: dict[str, Argument] = {
     name: get_args(annotation)[1] for name, annotation in Growable.__annotations__.items()
 }
-"""The declared arguments by name, with their texts."""
+"""The declared arguments by name, with their descriptions."""

@@ -6,14 +6,14 @@
     nonnegative            NMF
     minibatch              MiniBatchNMF
     neighbors              NearestNeighbors, KNeighborsTransformer
-    search                 parts of these: metrics, samples that are kept; RadiusNeighborsTransformer
+    search                 common parts of neighbor estimators; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
     embeddings             UMAP, TSNE, SpectralEmbedding, DiffusionMap, Isomap
     kernels                KernelPCA, Nystroem, RBFSampler
     density                KernelDensity
-    samples                distinguishes inputs that are read a panel at a time from those in memory
+    samples                distinguishes samples on disk, read some rows at a time, from those in memory
     labels                 samples with names that are not data frames
-    docstrings             completes their docstrings with all arguments
+    docstrings             completes docstrings of the estimators with all arguments
 
 A matrix that scikit-learn accepts (arrays, lists, data frames) is checked as scikit-learn checks it. The same
 holds for AnnData objects and arrays of xarray in memory; their names are kept as those of a frame. All

@@ -75,7 +75,7 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
         return X
 
     def _start(self, X: Any) -> Any:
-        """The argument ``init`` of ``rankfold.kmeans``."""
+        """Value of the argument ``init`` of ``rankfold.kmeans`` for the estimator's ``init``."""
         if isinstance(self.init, str):
             return STARTS[self.init]
         if not callable(self.init):
@@ -353,8 +353,10 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
 
 @one_blas_thread()
 def _assign(rows: Any, centers: Any, shift: Any, weights: Any) -> tuple[Any, Any, Any, float]:
-    """Assign rows (m, n) to centers (k, n): labels (m,), sums of rows less the shift by cluster, their
-    weights, and the sum of squares.
+    """Assign rows (m, n) to their nearest centers (k, n).
+
+    Returns labels (m,); by cluster the sum (k, n) of rows less ``shift`` and the sum (k,) of weights; and the
+    sum of squared distances.
     """
     k, labels = len(centers), np.full(len(rows), -1, np.int32)
     sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)

@@ -143,7 +143,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         self._summary = summary
 
     def _keep(self, summary: Summary, components: int, dtype: Any) -> None:
-        """Set the attributes by scikit-learn's names."""
+        """Set the attributes of the fit, named as in scikit-learn, from the summary of all batches."""
         count, features = summary.count, len(summary.mean)
         _, s, vt = np.linalg.svd(summary.factor, full_matrices=False)
         if components > len(s):

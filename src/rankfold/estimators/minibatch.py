@@ -19,7 +19,7 @@ from rankfold.estimators.samples import forget_names, is_large, require_plain_ou
 from rankfold.kernels.nonnegative.nnls import descend_rows
 
 SWEEPS = 10
-"""Sweeps of descent over the components for each batch."""
+"""Number of passes of coordinate descent over all components, for each batch."""
 
 
 @labeled
@@ -157,7 +157,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         )
 
     def _check_params(self, X: Any) -> Any:
-        """Also discard the sums of earlier batches."""
+        """Check parameters as scikit-learn does, and discard the sums of earlier batches."""
         self._sums: tuple[Any, Any, float] | None = None
         return super()._check_params(X)
 
@@ -183,8 +183,11 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return (max(residual_squares, 0.0) / 2 + penalties) / count
 
     def _improve(self, h: Any, gram: Any, products: Any, count: int, l1: float, l2: float) -> None:
-        """Add the sums of a batch to those of earlier ones, and improve ``h`` (k, n) in place with the
-        result.
+        """Improve the components ``h`` (k, n) in place, by coordinate descent with the
+        sums over all batches so far.
+
+        ``gram`` (k, k) is W'W and ``products`` (k, n) is W'X of the new batch, which has ``count`` samples.
+        Sums of earlier batches are discounted.
         """
         if self._sums is not None:
             earlier, rho = self._sums, self._rho

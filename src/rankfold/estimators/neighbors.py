@@ -30,13 +30,11 @@ INDEXED_COLUMNS = 16
 """Least number of columns for which samples get an index."""
 
 COPIED_BYTES = 2**24
-"""Most bytes of lists that are copied into a graph at a time."""
+"""Most bytes of neighbor lists that are copied into a graph at a time."""
 
 
 class KNeighborsSearch(SampleSearch):
-    """Common part of both estimators, in scikit-learn's place: fit, and lists and graphs of nearest
-    neighbors.
-    """
+    """Mixin that replaces methods of scikit-learn: ``fit``, and lists and graphs of nearest neighbors."""
 
     n_neighbors: int
 

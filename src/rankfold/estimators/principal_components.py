@@ -31,7 +31,7 @@ from rankfold.estimators.samples import (
 )
 
 ROUNDING = 1e-6
-"""Tolerance of a sum of weights that should be one in all."""
+"""Tolerance in the check that the sum of weights exceeds 1."""
 
 
 def _needs_all(n: Any) -> bool:
@@ -245,7 +245,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return (most if everything else max(int(n), 1)), method.get(solver, "krylov")
 
     def _keep(self, samples: int, features: int, weights: Any) -> None:
-        """Set the attributes by scikit-learn's names."""
+        """Set the attributes of the fit, named as in scikit-learn, from its result."""
         result: Any = self.result_
         freedom, variance, mean = float(samples - 1), result.explained_variance, result.mean
         if weights is not None:  # the result is for rows scaled by roots of weights

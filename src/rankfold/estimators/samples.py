@@ -28,8 +28,8 @@ TOL = 1e-8
 """Tolerance of singular values for ``tol=0``, over passes: scikit-learn means as exact as possible."""
 
 LANCZOS_TOL = 1e-22
-"""The same tolerance for ``lanczos``: errors of values are squares of those of vectors, which shall be
-exact.
+"""Tolerance of singular values for ``tol=0`` with ``lanczos``: errors of values are squares of those of
+vectors, which should be exact.
 """
 
 SMALL_SIZE = 2**24
@@ -38,21 +38,21 @@ SMALL_SIZE = 2**24
 ROUNDING_IS_LEFT = (
     "the largest estimated error of a singular value.*(rounding errors of|holds no smaller values)"
 )
-"""Pattern of the beginning of warnings that more work would not reduce the error."""
+"""Pattern of the beginning of warnings about errors due to rounding, which more passes would not reduce."""
 
 MOST_PASSES = 20
 """Most passes of methods that stop on a tolerance, unless the caller sets them."""
 
 
 def is_large(x: object) -> bool:
-    """True if samples are read a panel at a time: a path, paths of files in a list, or a lazy array."""
+    """True if samples are read some rows at a time: a path, paths of files in a list, or a lazy array."""
     if isinstance(x, str | os.PathLike) or are_paths(x):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
 
 
 def tolerance(tol: float, solver: str) -> float:
-    """Tolerance of singular values for an estimator's ``tol``."""
+    """Tolerance of singular values for an estimator's ``tol``, where 0 means as exact as possible."""
     return tol or (LANCZOS_TOL if solver == "lanczos" else TOL)
 
 
@@ -102,7 +102,7 @@ def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
 
 
 def whitened(estimator: Any, scores: Any, samples: int) -> Any:
-    """Scores scaled to unit variance over the ``samples`` of an estimator's fit, for numbers of any size.
+    """Scores scaled to unit variance over the ``samples`` of an estimator's fit, for values of any magnitude.
 
     Deviations within rounding of the largest are not used as divisors; scikit-learn compares them with 1.
     Where variances leave the range of their type, deviations are computed from singular values.
@@ -223,7 +223,10 @@ def write_facts(
 
 
 def samples_of(estimator: Any, X: Any, least: int, *, bits: bool) -> Any:
-    """Check samples and return them in the form that is read; those on disk are opened."""
+    """Check samples and return them as an array, CSR matrix or ``Source``; those on disk are opened.
+
+    There must be at least ``least`` samples. With ``bits`` any type is accepted, as for packed bits.
+    """
     if is_large(X):
         X = rankfold.open(X)
         forget_names(estimator, X.shape[1])

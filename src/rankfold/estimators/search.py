@@ -134,7 +134,7 @@ def csr_matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
 
 
 class RadiusSearch(SampleSearch):
-    """Searches within a radius, in scikit-learn's place: lists and graphs of all neighbors."""
+    """Mixin that replaces methods of scikit-learn: lists and graphs of all neighbors within a radius."""
 
     _always = False
     """True if samples in memory are searched by rankfold too."""
@@ -213,7 +213,7 @@ class RadiusSearch(SampleSearch):
 
 
 def _parted(values: Any, ends: Any) -> Any:
-    """Split values into an array of arrays, one for each row."""
+    """Split values (nnz,) of a CSR matrix into an object array of arrays, one for each row."""
     rows = np.empty(len(ends) - 1, object)
     for i in range(len(rows)):
         rows[i] = values[ends[i] : ends[i + 1]]

@@ -21,15 +21,15 @@ __all__ = ["neighbors", "pca"]
 Array = npt.NDArray[Any]
 
 TOL = 1e-8
-"""Estimated relative error of singular values: vectors of values close to each other then have errors of some
-1e-6.
+"""Tolerance: relative error of singular values, as estimated. Vectors whose values are close to each other
+then have errors of some 1e-6.
 """
 
 ROUNDING = "rounding errors of float32 products"
-"""Part of warnings about errors that no more passes would bring below ``TOL``."""
+"""Text in warnings about errors that more passes would not reduce below ``TOL``."""
 
 LEAST_SAID = 1e-4
-"""Least error of rounding that is reported: below it, no user can act on a warning."""
+"""Smallest rounding error that a warning reports: no user can act on a smaller one."""
 
 FULL_COMPONENTS = 50
 SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}

@@ -69,7 +69,7 @@ def _bytes(value: object) -> int:
 
 
 def _no_truth(value: object) -> object:
-    """Refuse true and false, which Python counts as 1 and 0."""
+    """Return a value; raise for true and false, which Python counts as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticKnownError("int_type")
     return value
@@ -82,10 +82,12 @@ def _no_truth_as_number(value: object) -> object:
 
 
 WHOLE = BeforeValidator(_no_truth)
-"""Marks a key of whole numbers; it must follow the limits, or they would be missing from the schema."""
+"""Validator for integer keys, which refuses true and false. In ``Annotated`` it must follow the limits, or
+these would be missing from the schema.
+"""
 
 NUMERIC = BeforeValidator(_no_truth_as_number)
-"""Marks a key of numbers; it must follow the limits likewise."""
+"""Validator for numeric keys, which refuses true and false; it must follow the limits like ``WHOLE``."""
 
 Bytes = Annotated[
     int,
@@ -98,12 +100,12 @@ Bytes = Annotated[
         }
     ),
 ]
-"""A size with its unit."""
+"""Number of bytes, written as a size with its unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Values of a file, and their lines."""
+    """Values of a settings file, and the lines where they are."""
 
     path: Path
     values: Any
@@ -118,7 +120,7 @@ class Document:
         return f"{self.path}:{self.lines.get(keys, 1)}"
 
     def message_at(self, keys: Keys, message: str) -> str:
-        """A message about a value, with its place."""
+        """A message about a value, preceded by its ``file:line`` and key."""
         name = ".".join(map(str, keys))
         return f"{self.at(*keys)}: {name}: {message}" if name else f"{self.at()}: {message}"
 
@@ -196,7 +198,7 @@ _Plain.yaml_implicit_resolvers = {
 
 
 def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
-    """Convert a node to Python values, and note the lines of all keys in it."""
+    """Convert a node of YAML to Python values, and note in ``lines`` the line of each key in it."""
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             lines[*keys, number] = item.start_mark.line + 1
@@ -236,7 +238,10 @@ def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model
 
 
 def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
-    """Mistakes, merged by place: missing keys as one; none for a missing key that is there but misspelled."""
+    """Mistakes reported by pydantic; missing keys of one object are merged into one mistake.
+
+    A missing key is left out if an unknown key of the object looks like a misspelling of it.
+    """
     mistakes, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
     errors: list[dict[str, Any]] = [{**each} for each in error.errors()]
     unknown = [tuple(each["loc"]) for each in errors if each["type"] == "extra_forbidden"]
@@ -254,7 +259,7 @@ def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
 
 
 def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Place of a mistake; the same for all mistakes that alternative types report of one value."""
+    """Keys to a mistake; the same for all mistakes that alternative types report of one value."""
     way = error["loc"]
     return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
 
@@ -318,14 +323,14 @@ WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "less_than_equal": lambda context: _say_limit("of at most", context["le"]),
     "less_than": lambda context: _say_limit("below", context["lt"]),
 }
-"""Messages for pydantic's types of errors, given their context."""
+"""Functions that make a message, by pydantic's type of error, from the context of the error."""
 
 HOLDERS = ("dict_type", "model_type", "model_attributes_type")
-"""Types of errors for a value that should hold keys."""
+"""Pydantic's types of errors for a value that should be an object with keys."""
 
 
 def _unknown(key: str | int, value: object, keys: list[str]) -> str:
-    """A message about an unknown key."""
+    """A message about an unknown key, with the key of ``keys`` that was probably meant."""
     first, _, rest = str(key).partition(" ")
     if value is None and first in keys and rest:
         return f"has no colon: write {first}: {rest}"
@@ -350,7 +355,7 @@ def keys_of(kinds: Iterable[Any]) -> list[str]:
 
 
 def _inside(kind: Any, step: str | int) -> list[Any]:
-    """Types that are allowed under a key of a value of some type."""
+    """Types that are allowed for the value under the key or index ``step`` of a value of type ``kind``."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(str(step))
         return [] if field is None else _alternatives(field.annotation)
@@ -369,8 +374,8 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _unwritten(kind: Any, step: str | int) -> list[Any]:
-    """Types for a step of pydantic that is not in the file: one model by its tag, or the only item of
-    a list.
+    """Types for an element of pydantic's path to an error that is not in the file: the model chosen by a tag,
+    or the items of a list that was written as a single item.
     """
     fields = getattr(kind, "model_fields", {}).values()
     is_tag = any(typing.get_args(field.annotation) == (step,) for field in fields)

@@ -1,4 +1,4 @@
-"""Messages for what the parser of YAML does not understand, in words of those who write the file.
+"""Messages for YAML that the parser does not understand, in words that the writer of the file knows.
 
 The parser reports where it could not continue, which is often a line after the mistake: a missing colon shows
 at the next colon, an open bracket at the end of the file.
@@ -23,7 +23,7 @@ MOST_DEPTH = 32
 
 
 def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:
-    """Line and kind of content that YAML allows but no settings need; None if there is none.
+    """Line and description of content that YAML allows but no settings need; None if there is none.
 
     Such content is: lists and keys nested too deep, since building them is recursive; escapes of characters
     that no name may have.

@@ -1,4 +1,5 @@
-"""The public functions by kind: each checks its arguments, makes a task and runs it.
+"""The public functions by kind: each checks its arguments, makes a task (checked call of a method) and runs
+it.
 
 reductions          svd, pca, qr, nmf
 neighbors           knn, index, radius_neighbors, fuzzy_graph, combine_graphs

@@ -187,7 +187,7 @@ def continuity(
 def _quality(
     task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
 ) -> Quality:
-    """Run a chain of neighbors and ranks, and return its quality; all files are removed."""
+    """Find neighbors and rank them by one chain of tasks, and return the quality; all files are removed."""
     executor, request = choose_executor(**how), task.request()
     if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")

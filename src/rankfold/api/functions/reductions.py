@@ -1,4 +1,6 @@
-"""Public functions of reductions: arguments in, results out. All work is done by the layers below."""
+"""Public functions of reductions: svd, pca, qr, nmf. They check arguments and run a task of
+``rankfold.methods``.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
 
 
 def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:
-    """The graph of neighbors of samples, by parameters of an estimator."""
+    """Result of ``rankfold.fuzzy_graph`` for samples, with the parameters of an estimator."""
     k = min(estimator.n_neighbors, X.shape[0]) - 1
     for name, most in (("n_neighbors", X.shape[0]), ("local_connectivity", k)):
         value = getattr(estimator, name)
@@ -77,7 +77,7 @@ def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Resu
 
 
 def lists_of(estimator: Any, X: Any, k: int, seed: int) -> rankfold.Result:
-    """The k nearest neighbors of samples, by parameters of an estimator."""
+    """Result of ``rankfold.knn`` for samples: their k nearest neighbors, by the metric of an estimator."""
     if estimator.metric == PRECOMPUTED:
         if not is_large(X):
             _require_distances(X)

@@ -145,7 +145,9 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return {**(self.kernel_params or {}), **{name: each for name, each in given.items() if name in used}}
 
     def _to_landmarks(self, x: Any) -> Any:
-        """Similarities of samples to landmarks, computed by scikit-learn or given."""
+        """Similarities (m, p) of samples to the landmarks: columns of the precomputed
+        matrix, or computed by scikit-learn.
+        """
         if self.kernel == "precomputed":
             return np.asarray(x[:, self.component_indices_])
         return self._by_scikit_learn(x, self.components_)

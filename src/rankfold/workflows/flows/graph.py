@@ -262,7 +262,7 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
 
 
 def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | None:
-    """The stages on a path from ``start`` through what it needs back to itself; None if there is no cycle.
+    """Stages on a path from ``start`` through stages that it needs back to itself; None if there is no cycle.
 
     Each stage is tried once: a stage that does not lead back on one path does not on another.
     """

@@ -36,7 +36,7 @@ LOCK = "submitted.lock"
 
 
 BY_HAND, AGAIN, CRONTAB = "", "-again", "-cron"
-"""Suffixes of job names: submitted by hand, by the job before, or by the crontab of SLURM."""
+"""Suffixes of job names: jobs submitted by a user, by the job before, or by the crontab of SLURM."""
 
 
 def job_name(workflow: str, outputs: Path, kind: str = BY_HAND) -> str:

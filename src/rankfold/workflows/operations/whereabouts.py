@@ -130,9 +130,7 @@ class Work:
         ]
 
     def crontab_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Jobs that the crontab of SLURM starts; they are not canceled with others,
-        since that would also affect later ones.
-        """
+        """Those of ``jobs`` that the crontab of SLURM starts, again and again until its lines are removed."""
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 

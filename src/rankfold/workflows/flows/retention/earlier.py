@@ -40,7 +40,7 @@ LOG = logging.getLogger("rankfold")
 INDEX = "earlier.json"
 NAME = re.compile(r"(\d{4,})-\d{4}-\d\d-\d\dT\d{6}Z\.zarr")
 DRAFT, DOOMED = ".keeping-", ".removing-"
-"""Prefixes of names while a result is being made, and while it is being removed."""
+"""Prefixes of names of results that are being made here, and of those being removed."""
 
 
 @dataclass(frozen=True, slots=True)
