@@ -79,7 +79,8 @@ def plan(
     rates: Rates | None = None,
     **others: Any,
 ) -> Plan:
-    """The numbers of a method before it runs: the same as ``rankfold plan``. Reads no data.
+    """Plan of a method before it runs: passes, bytes, memory and time, as ``rankfold plan`` prints them.
+    Reads no data.
 
     Parameters
     ----------
@@ -91,8 +92,8 @@ def plan(
     rank : int, optional
         Rank, for methods that have one; other arguments of a method are given by name.
     rows : int, optional
-        In place of ``x``, with ``k``: a plan of "fuzzy_graph" or "umap" of so many rows with k neighbors
-        each, before any of them exist.
+        Instead of ``x``, together with ``k``: plan "fuzzy_graph" or "umap" for this many rows with k
+        neighbors each, before their neighbors are found.
     memory, cluster, workers, threads, client, device : optional
         As for ``svd``.
     rates : Rates, optional
@@ -112,9 +113,8 @@ def plan(
     InputError, PlanError
         For requests that are not possible, or do not fit, with the change to make.
 
-    Notes
-    -----
-    Takes milliseconds. For a method that stops on its tolerance, the numbers are a guess, and marked as such.
+    Notes ----- Takes milliseconds. For a method that stops on its tolerance, the number of passes is a guess,
+    and marked as one.
 
     Examples
     --------

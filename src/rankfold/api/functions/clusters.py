@@ -34,22 +34,23 @@ def kmeans(
     k : int, optional
         Clusters; by default as many as there are centers in ``init``.
     init : {"k-means||", "sample"}, or (k, n) array, or a result of kmeans
-        First centers. "k-means||": one read samples rows, with probabilities that grow with their distance
-        from centers of a few, and starts are refined on the sample. "sample": they are refined on the few,
-        without a read. Given centers are taken as they are; with ``passes=1`` rows are labeled by them, no
-        more.
+        First centers. "k-means||": centers of a few rows are found; one read of the matrix then samples rows,
+        with probabilities that grow with the distance from these centers, and starts are refined on that
+        sample. "sample": starts are refined on the few rows, without that read. Given centers are used as
+        they are; with ``passes=1`` rows are only labeled by them.
     n_init : int
         Number of starts that are refined on the sample; the best one is used.
     tol : float
-        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end; by
-        batches also the relative fall of the inertia from a pass to the next.
+        Passes end when the squared movement of all centers in a pass, divided by the mean variance of
+        columns, falls to this value; with batches also when the relative decrease of the inertia from one
+        pass to the next does.
     passes : int
         Most reads of the matrix.
     seed : int
         Key of random numbers.
     batch_rows : int, optional
-        Mini-batches: centers move after so many rows, many times in a read, which one worker does after the
-        other; rows are taken in their order. One more pass labels rows by the centers.
+        Mini-batches: centers move after each batch of this many rows, so many times in a read. Rows are taken
+        in their order, so that workers read one after the other. One more pass labels rows by the centers.
     weights : (m,) numbers, or anything ``svd`` takes, (m, 1), optional
         Weight of each row, at least 0, as if it occurred so many times: centers are weighted means. A row of
         weight 0 is labeled, and moves no center.

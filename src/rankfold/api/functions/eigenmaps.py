@@ -34,7 +34,7 @@ def spectral(
         ``fuzzy_graph`` makes it by default. Or a graph: a result of ``fuzzy_graph``, or weights of your own,
         sparse, (m, m), and not negative, in memory or as ``STORE::ARRAY``.
     n_components : int, at most m - 1
-        Dimensions d. The constant eigenvector is none of them.
+        Dimensions d; the constant eigenvector does not count.
     tol : float
         Relative error of an eigenvalue at which it counts as converged. Errors of coordinates are then about
         the square root of it, depending on the gaps between eigenvalues.
@@ -116,8 +116,8 @@ def diffusion_map(
     neighbors, n_components, tol, passes, n_neighbors, metric, min_recall, seed, quality
         As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
     alpha : float, in [0, 1]
-        Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
-        out and leaves the geometry, 0 is the walk by the weights as they are.
+        Each weight is divided by the sums of weights of both of its rows, to this power: 1 removes the
+        density of the rows and leaves the geometry, 0 is the walk by the weights as they are.
     t : int
         Steps of the walk.
     others

@@ -52,8 +52,8 @@ def umap(
         Number of times that edges of the largest weight attract, others in proportion: 500 for up to 10 000
         rows by default, else 200.
     min_dist, spread : float, 0 <= min_dist <= spread
-        Rows may lie together up to the one distance, and part over the other: what ``a`` and ``b`` of the
-        curve ``1 / (1 + a d^(2 b))`` are fitted to, unless both are given.
+        Distance up to which rows may lie together, and scale over which they part: ``a`` and ``b`` of the
+        curve ``1 / (1 + a d^(2 b))`` are fitted to these, unless both are given.
     negative_sample_rate : int
         Number of random rows that repel a row whenever an edge attracts it.
     repulsion_strength, learning_rate : float

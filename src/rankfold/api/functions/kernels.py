@@ -66,13 +66,12 @@ def kernel_pca(
     InputError, OutputError, PlanError, DataError
         As for ``svd``; ``DataError`` for similarities that are not numbers, or out of range.
 
-    Notes
-    -----
-    A sweep evaluates each pair of rows once, m^2 / 2 in all, and multiplies eight vectors with it; 10 to 20
-    sweeps are usual. About 8 m (4 rank + 200) bytes of vectors are in memory, and rows (8 n bytes each) where
-    they fit; else they are read block by block, some blocks for each time that all others pass. The matrix of
-    up to 512 rows, or of few for so many components, is made dense. One process does it, with all its
-    threads, to the same bytes for any threads and memory; where it was killed it goes on from the last sweep.
+    Notes ----- A sweep evaluates each pair of rows once, m^2 / 2 in all, and multiplies eight vectors with
+    it; 10 to 20 sweeps are usual. About 8 m (4 rank + 200) bytes of vectors are in memory, and rows (8 n
+    bytes each) where they fit; else they are read block by block, some blocks for each time that all others
+    pass. For up to 512 rows, or few rows for the number of components, the matrix of all pairs is held in
+    memory. One process computes with all its threads; the result has the same bytes for any number of threads
+    and any memory. A killed run continues after its last sweep.
 
     A kernel that is not positive, such as "sigmoid", has negative eigenvalues: a warning says how many were
     seen. Components are those of the largest eigenvalues.
@@ -119,8 +118,8 @@ def nystroem(
         As for ``kernel_pca``.
     landmarks : {"kmeans", "rpcholesky", "uniform"}
         "kmeans": means of as many clusters, by ten passes of ``kmeans`` at most. "rpcholesky": rows, each
-        drawn with a probability that grows with its residual, usually in 2 to 12 passes, at most 30;
-        kernels that are not positive are refused. "uniform": any rows, in one pass.
+        drawn with a probability that grows with its residual, usually in 2 to 12 passes, at most 30; kernels
+        that are not positive are refused. "uniform": random rows, in one pass.
     seed : int
         Key of the random numbers.
     others
@@ -144,9 +143,8 @@ def nystroem(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes
-    -----
-    One pass of ``2 m p (n + p)`` flops and m p evaluations writes features; 8 p (n + p) bytes besides panels.
+    Notes ----- One pass writes the features, with ``2 m p (n + p)`` flops and m p evaluations of the kernel.
+    Memory: 8 p (n + p) bytes, in addition to the rows that are read at a time.
 
     References
     ----------

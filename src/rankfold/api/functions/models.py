@@ -123,10 +123,8 @@ def update(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes
-    -----
-    With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is, after a pass
-    of ``3 m n^2`` flops over m new rows.
+    Notes ----- Fewer new rows than columns are held in memory. For more, a matrix (n, n) is held instead,
+    after a pass of ``3 m n^2`` flops over the m new rows.
 
     References
     ----------

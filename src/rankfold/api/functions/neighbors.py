@@ -43,25 +43,26 @@ def knn(
     k : int
         Number of neighbors of each row, without itself.
     queries : like ``x``, (q, n)
-        Rows whose neighbors among those of ``x`` are wanted instead. They go through the steps of ``x``, with
-        what was measured for it, unless they did already.
+        Rows whose neighbors among the rows of ``x`` are found instead. They go through the preparation steps
+        of ``x``, as measured on ``x``, unless they already did.
     base : Result or path, for the first rows of ``x``: pairs of these are not compared again
     index : Result of ``index`` or path
-        Rows among which neighbors of those of ``x`` are searched. Rows of ``x`` go through the
-        steps of its matrix.
+        Indexed rows, among which the neighbors of the rows of ``x`` are searched. Rows of ``x`` go through
+        the preparation steps of the indexed matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "correlation" (cosine of rows less their mean), "inner_product"
         (largest first, as negative distances), "manhattan", "chebyshev"; or a symmetric function of two
         float64 rows that numba compiles. "hamming" is the share of columns that differ, "jaccard" that of the
         members of either row that one has, where members are what is not zero; "bit_hamming" and
         "bit_jaccard" are the same of packed bits, as ``numpy.packbits(x, axis=1)`` gives them. "haversine" is
-        the angle between places given by latitude and longitude, all in radians: times the radius of a sphere
-        it is the distance along it. With "precomputed" ``x`` has the distances of all rows from each other,
-        (m, m), or is a sparse matrix (CSR) of those that are known.
+        the angle between points given by latitude and longitude, all in radians: times the radius of a sphere
+        it is the distance along the sphere. With "precomputed" ``x`` has the distances of all rows from each
+        other, (m, m), or is a sparse matrix (CSR) of those that are known.
     symmetric : {None, "union", "mutual"}
-        Edges of the graph: as they are, those that either of two rows has, or both.
+        Edges of the graph: None, from each row to its neighbors; "union", between two rows if either is a
+        neighbor of the other; "mutual", only if both are.
     box : number or numbers, (n,)
-        Lengths after which columns repeat themselves, 0 for those that do not: distances are to the nearest
+        Periods of the columns, 0 for those that are not periodic: distances are those to the nearest periodic
         image of a point.
     solver : {"auto", "pairs", "tree", "approximate"}
         Compare all pairs of rows, or hold points of few columns in a tree, in memory. The neighbors are the
@@ -91,12 +92,11 @@ def knn(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes
-    -----
-    About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
-    measured in float64, by a fixed sum. Of bits ``m^2 n / 128`` counts of a word. In a tree ``m log m``,
-    for points of few columns. See ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round.
-    The same bytes for any chunks, memory and workers; distances are exact in any case.
+    Notes ----- All pairs take about ``m^2 n`` flops in float32, or twice as many for queries; every pair that
+    these products cannot decide is measured in float64, by a sum in fixed order. Packed bits take ``m^2 n /
+    128`` counts of the bits of a word. A tree takes ``m log m`` steps for points of few columns, partitions
+    about ``m^1.5 n`` flops a round. See ``docs/neighbors.md``. The result has the same bytes for any chunks,
+    memory and workers; distances are exact in any case.
 
     References
     ----------
@@ -151,10 +151,10 @@ def index(
     Returns
     -------
     Result
-        ``rows`` (m, n), by partition and then by number, in the type that is compared; ``ids`` (m, 1),
-        their numbers in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each begins
-        in ``rows``, and ``radii`` (c,), the largest distance of its rows from its center. ``attrs`` has
-        how many ``partitions`` there are, and the rows of the ``largest_partition``.
+        ``rows`` (m, n), ordered by partition and then by index, in the type that is compared; ``ids`` (m, 1),
+        their row indices in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each
+        begins in ``rows``, and ``radii`` (c,), the largest distance of its rows from its center. ``attrs``
+        has how many ``partitions`` there are, and the rows of the ``largest_partition``.
 
     Raises
     ------
@@ -200,17 +200,17 @@ def radius_neighbors(
     Parameters
     ----------
     x : path, array or Source, (m, n)
-        Anything ``svd`` takes. All rows are held in memory, 8 bytes a number: rows of few columns.
+        Anything ``svd`` takes. All rows are held in memory, 8 bytes a value, so it is meant for few columns.
     radius : float, >= 0
         Largest distance of neighbors; those at this distance are among them.
     queries : like ``x``, (q, n)
-        Rows whose neighbors among those of ``x`` are wanted instead, as for ``knn``. They are held as well.
+        Rows whose neighbors among the rows of ``x`` are found instead, as for ``knn``. They are held in
+        memory as well.
     metric : str
         "euclidean", "sqeuclidean", "cosine", "correlation", "manhattan", "chebyshev" or "haversine", as for
         ``knn``.
     box : number or numbers, (n,)
-        Lengths after which columns repeat themselves, as for ``knn``. Two rows are joined once, by their
-        nearest images.
+        Periods of the columns, as for ``knn``. Two rows are joined once, by their nearest images.
     max_edges : int
         A larger graph is refused: by an estimate from a sample of rows before the search, and by the count
         before edges are listed.
@@ -221,8 +221,8 @@ def radius_neighbors(
     -------
     Result
         ``degrees`` (m,) int64, the number of neighbors of each row, without itself; ``graph``, as CSR:
-        float64 distances and int64 indices, nearest first in each row, then by index. ``r.graph`` is all of
-        it in memory.
+        float64 distances and int64 indices, nearest first in each row, then by index. ``result.graph`` loads
+        all of it into memory.
 
     Raises
     ------
@@ -281,8 +281,8 @@ def fuzzy_graph(
         Additional knowledge of rows: edges between rows of different labels, or of numbers far apart, then
         weigh less. -1, None and NaN are labels that are not known.
     target_metric : {"categorical", "euclidean"}
-        Whether targets are labels, the same or not, or numbers, whose k nearest neighbors make a graph of
-        their own: the result is then the intersection of both.
+        "categorical" for labels, which are equal or not; "euclidean" for numbers, whose k nearest neighbors
+        make a graph of their own: the result is then the intersection of both graphs.
     target_weight : float, in [0, 1]
         0 for the matrix alone, 1 for the targets alone.
     radii : bool
@@ -303,10 +303,9 @@ def fuzzy_graph(
     InputError, OutputError, PlanError, DataError
         As for ``svd``; ``DataError`` for distances that are negative, or beyond the range of float32.
 
-    Notes
-    -----
-    Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow with the
-    rows. Twice of both with ``radii``. One process does it. The same bytes for any memory.
+    Notes ----- Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow
+    with the rows. With ``radii`` there are twice as many reads and sorts. One process computes it; the result
+    has the same bytes for any memory.
 
     References
     ----------
@@ -341,8 +340,9 @@ def combine_graphs(
     first, second : Result or path
         Of ``fuzzy_graph`` or ``combine_graphs``; of the same rows, seen in different ways.
     rule : {"intersection", "union"}
-        Whether an edge weighs ``a b``, with ``weight`` deciding which of the two counts more, or
-        ``a + b - a b``. Edges that one of the graphs does not have weigh half as much as its weakest there.
+        Weight of an edge: ``a b`` for an intersection, where ``weight`` decides which of the two counts more;
+        ``a + b - a b`` for a union. In a graph that lacks an edge, it counts with half the weight of the
+        weakest edge there.
     weight : float, in [0, 1]
         Weight of the second graph in an intersection.
     others

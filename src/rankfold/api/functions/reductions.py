@@ -49,24 +49,23 @@ def svd(
         What cannot be asked; what cannot be written; what does not fit in ``memory`` or on the disk, before
         anything is read; NaN and Inf, with their place. Each message says what to change.
 
-    Notes
-    -----
-    Passes over the matrix, and flops of each: Gram 1, and 1 for ``U``, of ``m n min(m, n)``; Krylov 2 to 5 of
-    ``4 m n b`` with blocks of b columns, a quarter more than ``rank``; subspace some more of these; TSQR 1,
-    and 1 for ``U``, of ``3 m n min(m, n)``; sketch 1 of about ``32 m n rank``. Memory of a tall
-    matrix does not depend on its rows. "auto" takes Gram or Krylov, whichever a nominal core would finish
-    first, and of sparse matrices up to 512 MiB with what they are worked on Lanczos: 1 pass, and products
-    of what is stored, in memory.
+    Notes ----- Passes over the matrix, and flops of each: Gram 1, and 1 for ``U``, of ``m n min(m, n)``;
+    Krylov 2 to 5 of ``4 m n b`` with blocks of b columns, a quarter more than ``rank``; subspace some more of
+    these; TSQR 1, and 1 for ``U``, of ``3 m n min(m, n)``; sketch 1 of about ``32 m n rank``. Memory of a
+    tall matrix does not depend on its rows. "auto" chooses Gram or Krylov, whichever a nominal core would
+    finish first; for sparse matrices that take up to 512 MiB, with working memory, it chooses Lanczos: 1
+    pass, then products with the stored values, in memory.
 
     ``grows="rows"`` updates an earlier result, which has no ``U``: to rounding the same as a fit to all rows
     if it has all triplets, else within ``error_estimates``. A store that has no new rows is not read. Rows
     that have changed since are noticed by sizes and times of chunks, and by the numbers in the last one, and
-    refused; with ``overwrite=True`` the result is made anew. ``attrs["rows"]`` says which rows it stands on.
+    refused; with ``overwrite=True`` the result is made anew. ``attrs["rows"]`` says which rows it was
+    computed from.
 
     ``missing="em"`` makes 2 to 9 passes, of matrices with many components near the noise some more, at most
-    ``passes`` or 30, of about ``6 m n k`` flops and ``6 k^2`` for each number that is missing. One of 100
-    numbers is held out of the model, and ``attrs["completion"]`` has the error of these and what each pass
-    changed. The result keeps the model, which completes new rows in ``transform``, ``check`` and ``update``.
+    ``passes`` or 30, of about ``6 m n k`` flops and ``6 k^2`` for each missing value. One of 100 values is
+    held out of the model, and ``attrs["completion"]`` has the error of these and what each pass changed. The
+    result keeps the model, which completes new rows in ``transform``, ``check`` and ``update``.
 
     References
     ----------
@@ -255,7 +254,7 @@ def nmf(
     Parameters
     ----------
     x : path, array or Source, (m, n)
-        Anything ``svd`` takes, with no number below zero.
+        Anything ``svd`` takes, without negative values.
     rank : int
         Number of components; it may exceed the number of rows or columns.
     weights : anything ``svd`` takes, (m, n), optional
@@ -270,13 +269,13 @@ def nmf(
         Solver of rows, given the other factor: coordinate descent, exact pivoting, multiplicative updates,
         ADMM. "auto" is "hals"; "mu" for Kullback-Leibler, "admm" with constraints.
     init : {"auto", "compressed", "nndsvd", "rows", "random"}, or (W, H), or a result of nmf
-        Start of the short factor, from which the long one follows. "auto" is "compressed": solved without
-        reads on a projection of the matrix that one read makes.
+        Start of the factor of the shorter side, from which the other factor follows. "auto" is "compressed":
+        a factorization of a projection of the matrix, which one read makes.
     alpha_W, alpha_H, l1_ratio : float
         Penalties, weighed as scikit-learn weighs them; ``alpha_H="same"`` is ``alpha_W``. A penalty on one
         factor alone is taken where components of the other have unit norm.
     constraint_W, constraint_H : {"nonnegative", "simplex"} or float
-        Rows of W, or columns of H, sum to one; or no number is larger than that.
+        "simplex": rows of W, or columns of H, sum to one; a float: no entry is larger than it.
     tol, grad_tol : float
         Relative decrease of the error in a pass, and norm of the projected gradient over that of the matrix,
         below which passes end.

@@ -30,7 +30,7 @@ def kernel_sum(
     Parameters
     ----------
     x : path, array or Source, (n, d)
-        Sources: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
+        Sources: anything ``svd`` takes. All rows are held in memory, in 8 bytes a value.
     weights : (n,) numbers, or anything ``svd`` takes, (n, 1), optional
         Masses, charges, or other weights of the sources; of any sign. 1 by default.
     targets : like ``x``, (m, d), optional
@@ -59,11 +59,12 @@ def kernel_sum(
     Result
         ``sums`` (m,) and ``forces`` (m, d), float64. ``attrs`` has the ``error`` of 99 of 100 of
         ``error_sample`` targets, whose sums were also computed source by source, and ``error_bound``, which
-        that of all targets exceeds in one of twenty samples at most; ``opening`` and ``order``, the largest
-        angle of nodes and the order of their expansion; and the numbers of ``pairs`` and ``nodes`` evaluated.
-        Nothing is measured, and ``error_sample`` is 0, if all pairs are summed anyway, with errors of 0; and
-        at up to 262 144 targets of a gaussian without forces, where ``error`` and ``error_bound`` are ``tol``
-        itself: the neglected terms are smaller at every target.
+        the same error over all targets exceeds for at most one in twenty samples (95 % confidence);
+        ``opening`` and ``order``, the largest angle of nodes and the order of their expansion; and the
+        numbers of ``pairs`` and ``nodes`` evaluated. Nothing is measured, and ``error_sample`` is 0, if all
+        pairs are summed anyway, with errors of 0; and at up to 262 144 targets of a gaussian without forces,
+        where ``error`` and ``error_bound`` are ``tol`` itself: the neglected terms are smaller at every
+        target.
 
     Raises
     ------
@@ -71,10 +72,8 @@ def kernel_sum(
         As for ``svd``; ``PlanError`` also where no opening of the tree meets ``tol`` and there are too many
         pairs for exact sums.
 
-    Notes
-    -----
-    Up to three columns by a tree, in ``n log n``; of more, and with ``tol=0``, all pairs. The same bytes for
-    any memory, threads and workers.
+    Notes ----- Up to three columns are summed by a tree, in ``n log n``; more columns, and ``tol=0``, over
+    all pairs. The result has the same bytes for any memory, threads and workers.
 
     References
     ----------
@@ -110,7 +109,7 @@ def density(
     Parameters
     ----------
     x : path, array or Source, (n, d)
-        Samples: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
+        Samples: anything ``svd`` takes. All rows are held in memory, in 8 bytes a value.
     targets : like ``x``, (m, d), optional
         Points at which the density is computed; read block by block. By default at the samples themselves,
         each of which counts there as well.
@@ -140,9 +139,8 @@ def density(
     InputError, OutputError, PlanError, DataError
         As for ``kernel_sum``.
 
-    Notes
-    -----
-    Up to three columns by a tree, which leaves out what is too far to count; of more all pairs.
+    Notes ----- Up to three columns are summed by a tree, which leaves out what is too far to count; more
+    columns over all pairs.
 
     References
     ----------

@@ -27,9 +27,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Map from the columns of a raw matrix to those after some preparation steps: ``(data - shift) *
-    factor``.
-    """
+    """Map ``(data - shift) * factor`` from columns of a raw matrix to those after some preparation steps."""
 
     shift: Float64
     """Shift (n,) subtracted from each column, in units of the data."""
@@ -54,8 +52,8 @@ class Affine:
         return np.where(self.factor == 0, np.nan, self.factor)
 
     def data(self, values: Any) -> Any:
-        """Map values of the columns, (..., n), back to units of the data; NaN where a step set the column to
-        0.
+        """Map values of the columns, (..., n), back to units of the data; NaN if a
+        step set the column to 0.
         """
         return self.shift + values / self.divisor
 
