@@ -93,10 +93,10 @@ def knn(
         As for ``svd``.
 
     Notes ----- All pairs take about ``m^2 n`` flops in float32, or twice as many for queries; every pair that
-    these products cannot decide is measured in float64, by a sum in fixed order. Packed bits take ``m^2 n /
-    128`` counts of the bits of a word. A tree takes ``m log m`` steps for points of few columns, partitions
-    about ``m^1.5 n`` flops a round. See ``docs/neighbors.md``. The result has the same bytes for any chunks,
-    memory and workers; distances are exact in any case.
+    these products cannot decide is measured in float64, by a sum in fixed order. For packed bits it is ``m^2
+    n / 128`` counts of the bits of a word. A tree takes ``m log m`` steps for points of few columns,
+    partitions about ``m^1.5 n`` flops a round. See ``docs/neighbors.md``. The result has the same bytes for
+    any chunks, memory and workers; distances are exact in any case.
 
     References
     ----------

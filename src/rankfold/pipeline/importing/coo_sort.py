@@ -32,9 +32,7 @@ FAN_OUT = 256
 """Number of files that are written at a time."""
 
 Records = npt.NDArray[Any]
-"""Structured array (entries,) with fields ``place``, the position ``row * columns +
-column``, and ``value``.
-"""
+"""Structured array (entries,): ``place``, the position ``row * columns + column``, and ``value``."""
 
 
 @dataclass(frozen=True, slots=True)
