@@ -30,12 +30,10 @@ class Executor(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """True if workers are on other machines: then no file may lie in a folder that only this machine
-        sees.
-        """
+        """True if workers are on other machines, so that all files must lie in folders that these see too."""
 
     def limited_to(self, workers: int) -> Executor:
-        """The same place with at most ``workers`` workers."""
+        """A copy of this place of execution with at most ``workers`` workers."""
 
     def check(self) -> None:
         """Raise if something is missing, as far as that is known before anything is written."""

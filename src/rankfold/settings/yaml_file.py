@@ -344,7 +344,7 @@ def no_such(what: str, value: object, choices: Iterable[str]) -> str:
 
 
 def keys_of(kinds: Iterable[Any]) -> list[str]:
-    """Keys that a file may set in models."""
+    """Names of the keys that a file may set in any of these models."""
     fields = {
         name: field
         for kind in kinds

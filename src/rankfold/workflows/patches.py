@@ -76,7 +76,7 @@ def write_patches(
     Raises
     ------
     OutputError
-        Something else has the name, or got it meanwhile.
+        The path ``store`` belongs to something else, or did so at the end.
     """
     import zarr
 

@@ -17,7 +17,7 @@ from rankfold.pipeline.wording import in_command
 
 
 def queue_findings(profile: Profile) -> Iterator[Finding]:
-    """Checks that ask the system of a profile, and start no job."""
+    """Yield the findings of checks that ask the queue system of a profile, without starting a job."""
     system = queue_system(profile.scheduler)
     commands = check_commands(system)
     yield commands
@@ -28,7 +28,7 @@ def queue_findings(profile: Profile) -> Iterator[Finding]:
 
 
 def check_commands(system: QueueSystem) -> Finding:
-    """Check that the commands of a system are installed."""
+    """Check that the commands of a queue system are installed."""
     missing = [command for command in system.COMMANDS if shutil.which(command) is None]
     if missing:
         advice = "Log in where jobs are submitted, or run with --cluster local"
@@ -37,7 +37,7 @@ def check_commands(system: QueueSystem) -> Finding:
 
 
 def check_answer(system: QueueSystem) -> Finding:
-    """Check that a system lists jobs."""
+    """Check that a queue system answers, by listing jobs."""
     jobs = system.list_jobs()
     if jobs is None:
         advice = "Is this where jobs are submitted?"

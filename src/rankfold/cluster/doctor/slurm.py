@@ -25,7 +25,7 @@ NODES = r"\d+ \d+ \d+ \S+"
 
 
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
-    """Checks that ask SLURM and start no job."""
+    """Yield the findings of checks that ask SLURM, without starting a job."""
     commands = check_commands()
     if commands.verdict == "failed":
         yield commands

@@ -71,7 +71,7 @@ class SomeClient:
         self.budget = Budget(_working_memory(workers, memory), threads, max(1, len(workers)))
 
     def limited_to(self, workers: int) -> SomeClient:
-        """Return itself: the workers of a foreign client are not ours to end."""
+        """Return itself: the workers of a client that the caller made are not ended."""
         return self
 
     def check(self) -> None:

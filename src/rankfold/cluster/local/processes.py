@@ -89,13 +89,13 @@ FRESH_OBJECTS = 50_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Processes:
-    """Worker processes on this machine; an ``Executor``."""
+    """Worker processes on this machine as a place of execution; an ``Executor``."""
 
     budget: Budget
     is_remote: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Processes:
-        """The same place with at most ``workers`` processes."""
+        """A copy of this place of execution with at most ``workers`` processes."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 

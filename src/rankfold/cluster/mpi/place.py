@@ -42,7 +42,7 @@ class MpiStep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MpiProcesses(Allocation):
-    """The processes of a launch by MPI or ``srun``; an ``Executor``."""
+    """The processes of a launch by MPI or ``srun`` as a place of execution; an ``Executor``."""
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:

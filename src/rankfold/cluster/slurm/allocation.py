@@ -91,7 +91,7 @@ class Allocation:
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
-        """The place made of the nodes of the SLURM job in which this process runs."""
+        """Place of execution made of the nodes of the SLURM job in which this process runs."""
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
             raise InputError(
@@ -112,7 +112,7 @@ class Allocation:
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
     def limited_to(self, workers: int) -> Allocation:
-        """The same place with at most ``workers`` workers."""
+        """A copy of this place of execution with at most ``workers`` workers."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
@@ -132,7 +132,7 @@ class Allocation:
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """Start the scheduler and one step for all workers; yield once enough have registered."""
+        """Start the scheduler, and all workers by one ``Step``; yield once enough have registered."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 

@@ -69,20 +69,20 @@ class WorkerJob(AnyJob):
 
 
 class Slurm(WorkerJob, SLURMJob):
-    """A job of SLURM."""
+    """Worker job of SLURM."""
 
     # Greetings of sites contain all kinds of numbers.
     job_id_regexp = r"Submitted batch job (?P<job_id>\d+)"
 
 
 class Pbs(WorkerJob, PBSJob):
-    """A job of PBS, whose number includes a server."""
+    """Worker job of PBS; its number, as PBS prints it, includes the name of a server."""
 
     job_id_regexp = r"(?m)^(?P<job_id>\d+\.[\w.-]+)\s*$"
 
 
 class Lsf(WorkerJob, LSFJob):
-    """A job of LSF, which reads directives only from a script on its standard input."""
+    """Worker job of LSF, which reads directives only from a script on its standard input."""
 
     job_id_regexp = r"Job <(?P<job_id>\d+)>"
 
@@ -97,7 +97,7 @@ class Lsf(WorkerJob, LSFJob):
 
 
 class Sge(WorkerJob, SGEJob):
-    """A job of Grid Engine."""
+    """Worker job of Grid Engine."""
 
     job_id_regexp = r"Your job (?P<job_id>\d+) "
 

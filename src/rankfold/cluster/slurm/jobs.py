@@ -88,7 +88,7 @@ class WorkerJobs:
         )
 
     def limited_to(self, workers: int) -> WorkerJobs:
-        """The same place with at most ``workers`` jobs."""
+        """A copy of this place of execution with at most ``workers`` jobs."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 

@@ -145,8 +145,8 @@ class Profile(BaseModel):
     """
 
     bandwidth: Bytes | None = None
-    """Bytes per second of the file system, for all workers together: a plan then says how many it can
-    feed.
+    """Bytes per second of the file system, for all workers together: a plan then says
+    how many workers it can feed.
     """
 
     requeue: Number = 20

@@ -53,11 +53,13 @@ _ALIVE |= {"HELD"}
 
 
 Ask = Callable[..., subprocess.CompletedProcess[str]]
-"""Runs a command of a queue: ``ask`` once, ``ask_again`` repeatedly while its failure is temporary."""
+"""Function that runs a command of a queue: ``ask`` once, ``ask_again`` repeatedly while
+its failure is temporary.
+"""
 
 AskStates = Callable[[], dict[str, tuple[str, float | None]] | None]
-"""Returns the state of each job by number, and its seconds left or None; None if the queue does not
-answer.
+"""Function that returns, for each job by number, its state and its seconds left or
+None; None if the queue does not answer.
 """
 
 

@@ -34,7 +34,7 @@ from rankfold.pipeline.regular import is_regular
 Array = npt.NDArray[Any]
 
 FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
-"""Arrays in units of the data, unless steps changed these units first."""
+"""Arrays in units of the data, unless preparation steps (``prepare=``) changed these units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ def _in_order(result: Outcome, like: Any) -> Any:
 
 
 def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates of its data that the result has kept, along axes that the dataset has."""
+    """Coordinates of the data that the result itself has kept, along axes that the dataset has."""
     found = {}
     for number, side in enumerate((rows, columns)):
         names = names_of_result("the result", result.attrs, number)
@@ -351,7 +351,9 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
 
 
 def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates of the data along axes that the dataset has, cut where the axis is."""
+    """Coordinates of the data along axes that the dataset has, reduced to the part
+    of an axis that was kept.
+    """
     coordinates = {}
     for name, coordinate in like.coords.items():
         for side in (rows, columns):

@@ -25,7 +25,7 @@ class Outcome(Protocol):
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Facts of the result."""
+        """Facts of the result by name, such as ``kind``, ``request`` and ``input``."""
 
     def __iter__(self) -> Iterator[str]:
         """Names of the arrays."""

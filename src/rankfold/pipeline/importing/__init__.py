@@ -259,7 +259,7 @@ def _request(options: ReadOptions) -> dict[str, Any]:
 
 
 def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) -> ImportReport:
-    """Open the matrix, and copy it in the way in which it can be read."""
+    """Open the matrix and copy it: tile by tile, or read from its beginning if it can only be read so."""
     start = time.perf_counter()
     reader: Reader | None = None
     place: str | None = None

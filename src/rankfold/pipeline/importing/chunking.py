@@ -24,7 +24,7 @@ from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import memory_argument
 
 FULL_ROWS = 256
-"""Chunks hold full rows while at least so many of them fit into ``FULL_ROWS_BYTES``."""
+"""Chunks hold full rows if at least this many of them fit into ``FULL_ROWS_BYTES``."""
 
 FULL_ROWS_BYTES = 64 * 2**20
 

@@ -265,7 +265,7 @@ def require_apart(target: Path, source: str | None) -> None:
 
 
 def require_room(need: int, folder: Path, name: str) -> None:
-    """Raise ``DiskSpaceError`` unless so many bytes are free on the disk of ``folder``."""
+    """Raise ``DiskSpaceError`` unless ``need`` bytes are free on the disk of ``folder``."""
     free = shutil.disk_usage(folder).free
     if need > free:
         raise DiskSpaceError(
@@ -300,7 +300,7 @@ def working_folder(target: Path, need: int) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove folders that killed imports to the same name left on this host."""
+    """Remove the working folders of imports to ``target`` that were killed on this host."""
     start = f"{target.name}.partial-{socket.gethostname()}-"
     for entry in target.parent.iterdir():
         pid = entry.name.removeprefix(start)

@@ -109,7 +109,7 @@ RowCount = Annotated[
     BeforeValidator(_some_or_all),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 2}, {"const": "all"}, {"type": "null"}]}),
 ]
-"""Number of rows that are sampled, or ``all``."""
+"""Number of rows that are sampled, or ``all`` of them."""
 
 Scalar = Annotated[
     Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["number", "boolean", "string", "null"]})

@@ -38,7 +38,7 @@ def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: 
 
 
 def _stage(verdict: StagePlan, outcome: dict[str, Any]) -> str:
-    """A stage, the reason why it ran, and its rows if they are known."""
+    """Text on a stage: the reason why it ran, and its rows if they are known."""
     why = "; ".join(verdict.reasons)
     rows, before = outcome.get("rows"), outcome.get("rows_before")
     if rows is not None:

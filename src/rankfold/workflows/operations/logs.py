@@ -31,7 +31,7 @@ LOOK_BYTES = 2**22
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Logs that are not empty, the oldest first."""
+    """Paths of logs that are not empty, the oldest first, and numbers of further ones."""
 
     paths: tuple[Path, ...]
     older: dict[Path, int]

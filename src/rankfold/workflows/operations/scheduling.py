@@ -74,8 +74,9 @@ def prepare(workflow: InOneJob) -> None:
 
 
 def cron_block(workflow: Workflow, schedule: Schedule) -> str:
-    """Lines for the crontab of this machine; raises ``InputError`` for a schedule that cron cannot
-    express.
+    """Lines for the crontab of this machine that run a workflow repeatedly.
+
+    Raises ``InputError`` for a schedule that cron cannot express.
     """
     if schedule.cron is None:
         raise InputError(
@@ -93,7 +94,7 @@ def cron_block(workflow: Workflow, schedule: Schedule) -> str:
 
 
 def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
-    """Lines for the crontab of SLURM."""
+    """Lines for the crontab of SLURM (``scrontab``) that run a workflow repeatedly."""
     profile = workflow.profile
     name, log = job_name(workflow.flow.workflow, workflow.outputs, CRONTAB), workflow.log
     options = [*directives(profile, name=name, log=log), *profile.directives]

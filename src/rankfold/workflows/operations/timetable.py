@@ -97,7 +97,9 @@ class Cron:
 
 
 def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
-    """Numbers of one field: ``*``, ``3``, ``1-5``, ``*/15``, and lists of them."""
+    """Parse one field of cron (``*``, ``3``, ``1-5``, ``*/15``, and lists of them)
+    to the set of its numbers.
+    """
     numbers: set[int] = set()
     for part in field.split(","):
         item = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)

@@ -30,7 +30,7 @@ class Table:
 
 
 def request_table(stages: Sequence[dict[str, Any]]) -> Table:
-    """Request of each stage, its matrix, and the outcome."""
+    """Table of the request of each stage, its matrix, and the outcome."""
     rows = []
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
@@ -223,7 +223,7 @@ def bytes_of(count: int | None) -> str:
 
 
 def _total_time(stage: dict[str, Any]) -> str:
-    """Time of all attempts at a stage, as text."""
+    """Time of all attempts at the result of a stage, as text."""
     count, measured = len(stage["attempts"]), stage["measured"]
     attempts = f" in {count} attempts" if count > 1 else ""
     before = preparation(measured["compile_seconds"], measured["load_seconds"], time_of)

@@ -64,7 +64,7 @@ class Bars:
         return f"{self.y} by {self.x}, {int(self.counts.sum()):,} in all"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         gap = 0.15 if len(self.counts) <= MOST_SINGLE else 0.0
         width = np.diff(self.edges)
         axes.bar(

@@ -63,7 +63,9 @@ class Theme:
     accent: str
     second: str
     density: tuple[str, str, str]
-    """Colors from one point to the most: pale enough for many shades, but visible on the paper."""
+    """Colors of density, from a single point to the most: pale enough for many shades,
+    but visible on the paper.
+    """
 
 
 LIGHT = Theme(

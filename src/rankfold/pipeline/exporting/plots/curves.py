@@ -42,7 +42,7 @@ class Scree:
         return f"{len(self.values)} singular values with their errors"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         order, relative = np.arange(1, len(self.values) + 1), self.values / (self.values[0] or 1.0)
         known = np.isfinite(self.errors)
         bars = np.where(known, np.minimum(np.where(known, self.errors, 0), 0.999) * relative, 0.0)
@@ -97,7 +97,7 @@ class Curve:
         return f"{self.y} of {len(self.values)} passes"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         passes = np.arange(1, len(self.values) + 1)
         axes.plot(passes, self.values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")

@@ -69,7 +69,7 @@ class Drawing(Protocol):
         """Description of the picture in words."""
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
 
 
 HAS: dict[str, Callable[[Plottable], bool]] = {

@@ -1,4 +1,6 @@
-"""Components by the columns of the matrix: a map of all columns if they are few, else of the heaviest."""
+"""Heat map of the weights of columns in components: all columns if they are few, else those of largest
+weight.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ class Loadings:
         return f"Weights of {len(self.columns)} columns in {self.weights.shape[1]} components"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         shown = shades_of(self.weights, signed=self.signed)
         axes.imshow(shown.to_rgba(self.weights), aspect="auto", interpolation="nearest")
         quiet(axes, theme)

@@ -241,7 +241,7 @@ class Maps:
         return f"Maps of {', '.join(one.title for one in self.maps)}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         axes.set_axis_off()
         for number, one in enumerate(self.maps):
             down, across = divmod(number, self.across)

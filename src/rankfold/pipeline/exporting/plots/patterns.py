@@ -80,7 +80,7 @@ class Patterns:
         return f"Maps of {', '.join(one.title for one in self.maps)}, and each along {self.lines[0].x}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         axes.set_axis_off()
         width, height = self._map
         for number, (one, line) in enumerate(zip(self.maps, self.lines, strict=True)):

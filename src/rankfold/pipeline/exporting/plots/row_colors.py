@@ -1,6 +1,7 @@
 """Labels or values that color rows: one for each row, read block after block from their source.
 
-Words and booleans are labels, numbers with a fraction are values. Whole numbers are labels if they are few.
+Words and booleans are labels, numbers with a fraction are values. Integers are labels if few distinct ones
+occur.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.row_columns import Column, open_column
 
 MOST_WHOLE_LABELS = 100
-"""Most distinct whole numbers that count as labels; with more, they are values."""
+"""Most distinct integers that count as labels; with more, they are values."""
 
 MOST_LABELS = 65536
 """Most distinct words that count as labels; with more, they are names of rows."""

@@ -115,7 +115,7 @@ class Column:
         return replace(self, values=values, mask=mask, names=wanted)
 
     def read(self, start: int, stop: int) -> Array:
-        """Values of some rows: text as ``U``, empty where a value is missing."""
+        """Values of rows ``start:stop``: text as ``U``, empty where a value is missing."""
         with refuse_damage(self.name):
             block = np.asarray(self.values[start:stop])
         if block.dtype.kind in "SOT" and self.kind == "U":

@@ -129,7 +129,7 @@ class Scatter:
         return f"{self.points.count:,} rows by {' and '.join(self.points.names)}{colored}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         quiet(axes, theme)
         if self.points.view is None:
             label_axes(axes, theme, *self.points.names)

@@ -106,7 +106,7 @@ class Series:
         return f"{', '.join(line.title for line in self.lines)} along {self.lines[0].x}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Draw into axes of a figure of rankfold, or of a user."""
+        """Draw the plot into matplotlib axes, which rankfold or a user has made."""
         axes.set_axis_off()
         for number, line in enumerate(self.lines):
             top = number * (TITLE + self.height + GAP) + TITLE

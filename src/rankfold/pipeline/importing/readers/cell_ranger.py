@@ -58,7 +58,7 @@ class CellRangerReader:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Type of the numbers, by the field of the header."""
+        """Type of the values, by the field of the header."""
         return self.inner.dtype
 
     @property

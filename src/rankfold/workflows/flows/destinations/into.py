@@ -33,7 +33,7 @@ KINDS = {"key_added": "files of AnnData", "like": ".nc files", "physical": ".nc 
 
 
 def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
-    """Raise ``InputError`` if two results would be written to one place."""
+    """Raise ``InputError`` if two results would be written to the same file."""
     places: dict[tuple[str, str], str] = {}
     for step in steps:
         for path, into in _destinations(step, folder):
