@@ -246,8 +246,8 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     max_iter : int
         Most reads of the samples in which centers move.
     tol : float
-        Squared movement of all centers in a read, over the mean variance of features, or relative fall of the
-        inertia from a read to the next, to stop at.
+        A fit stops when the squared movement of all centers in a read, divided by the mean variance of
+        features, or the relative decrease of the inertia from one read to the next falls to this value.
     verbose, max_no_improvement, init_size, reassignment_ratio
         For compatibility: nothing is printed, ``tol`` and ``max_iter`` alone end a fit, centers begin from
         a sample of all that ``fit`` is given, and a center without samples stays where it is.

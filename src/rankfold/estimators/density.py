@@ -1,8 +1,7 @@
 """``KernelDensity``: kernel density estimate of samples.
 
-Euclidean densities are computed by rankfold. For kernels of other metrics, scikit-learn divides by an
-integral that is not the right one, but it does sum them; those are left to scikit-learn, for samples in
-memory.
+Euclidean densities are computed by rankfold. With other metrics, scikit-learn divides sums by an integral
+that is not the right one; these are left to scikit-learn all the same, for samples in memory.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     kernel : {"gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine"}, default="gaussian"
         Function of the distance whose values are summed.
     metric : str, default="euclidean"
-        "minkowski" and "p" are the same, where a ``p`` of ``metric_params`` is not other than 2; others are
+        "minkowski" and "p" are the same, unless ``metric_params`` has a ``p`` other than 2; all others are
         left to scikit-learn.
     rtol : float, default=0
         Bound on the relative error of 99 of 100 densities, for the gaussian; 0 for exact ones.
     atol, algorithm, breadth_first, leaf_size, metric_params
-        Of no effect, but where scikit-learn searches: densities are at least as exact as ``atol`` asks.
+        Without effect unless scikit-learn searches: densities are at least as exact as ``atol`` asks.
     memory : int or str, optional
         As for ``rankfold.density``.
 

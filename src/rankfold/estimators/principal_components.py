@@ -71,7 +71,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     With ``sample_weight`` the mean and the covariance are weighted: a weight of 2 is a sample that occurs
     twice, 0 one that is left out, and variances are over the sum of weights less one. A sparse matrix is then
-    read as dense panels.
+    read as dense blocks of rows.
 
     Examples
     --------

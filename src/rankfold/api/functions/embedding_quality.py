@@ -29,7 +29,7 @@ class Quality:
     kind: str
     value: float
     standard_error: float
-    """Standard error of the value: 0.0 if all rows were sampled, unless it states how much rows differ."""
+    """Standard error of the value; 0.0 if all rows were sampled, except in ``neighborhood_preservation``."""
 
     rows: int
     """Number of rows sampled."""
@@ -228,9 +228,7 @@ def neighborhood_preservation(
     InputError
         Results of another kind, or of other rows.
 
-    Notes
-    -----
-    Lists are read once, some MiB at a time: work m k log k.
+    Notes ----- Neighbors are read once, some MiB at a time, in ``m k log k`` steps.
 
     Examples
     --------

@@ -286,7 +286,7 @@ def fuzzy_graph(
     target_weight : float, in [0, 1]
         0 for the matrix alone, 1 for the targets alone.
     radii : bool
-        Whether to store the mean distances of neighbors that ``umap(density=)`` needs.
+        True to store the mean distances of neighbors that ``umap(density=)`` needs.
     others
         As for ``svd``.
 

@@ -45,7 +45,7 @@ def kernel_sum(
     bandwidth : float, > 0, optional
         Bandwidth of the other kernels, 1 by default.
     forces : bool
-        Whether to compute forces: negative gradients of sums. Gravity attracts, equal charges repel.
+        True to compute forces too: negative gradients of sums. Gravity attracts, equal charges repel.
     tol : float
         Bound on the error of 99 of 100 targets, of sums and of forces, relative to the exact ones; to the
         sums of magnitudes of all contributions if weights have both signs. 0 sums source by source.

@@ -209,7 +209,7 @@ def check_writing(folder: Path) -> Finding:
 
 
 def check_compile_cache() -> Finding:
-    """Check the folder of compiled kernels."""
+    """Check that the folder in which compiled kernels are cached can be written to."""
     spec = importlib.util.find_spec("rankfold.kernels")
     beside = Path(spec.origin).parent if spec and spec.origin else Path()
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or beside)

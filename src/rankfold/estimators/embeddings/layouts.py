@@ -42,11 +42,11 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         First positions of samples: eigenvectors of the graph, or their first principal components, which are
         also used if samples are too few for eigenvectors.
     densmap : bool, default=False
-        Whether local density is preserved: rows far from their neighbors stay far from them.
+        True to preserve local density: rows far from their neighbors stay far from them.
     dens_lambda, dens_frac, dens_var_shift : float
         ``density``, ``density_share`` and ``density_shift`` of ``rankfold.umap``.
     output_dens : bool, default=False
-        Whether ``fit_transform`` also returns local radii, of the samples and in the layout.
+        True if ``fit_transform`` is to return local radii too, of the samples and in the layout.
     random_state : int, RandomState or None, default=None
         Layouts are the same for any number of threads in any case.
     min_recall : float, optional

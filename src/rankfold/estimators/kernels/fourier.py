@@ -32,7 +32,7 @@ class RBFSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     Parameters
     ----------
     gamma : float or "scale", default=1.0
-        "scale" is 1 / (columns * variance of all numbers).
+        "scale" is 1 / (columns * variance of all values).
     n_components : int, default=100
         Number of features.
     random_state : int, RandomState or None, default=None
@@ -75,7 +75,7 @@ class RBFSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> RBFSampler:
-        """Draw frequencies for the columns of X; its numbers matter only with ``gamma="scale"``."""
+        """Draw frequencies for the columns of X; its values matter only with ``gamma="scale"``."""
         X = self._in_memory(X, reset=True)
         columns = X.shape[1]
         self._gamma = float(self.gamma) if self.gamma != "scale" else 1.0

@@ -117,8 +117,8 @@ class Exports:
     def to_pandas(self: Outcome, name: str | None = None, like: Any = None) -> Any:
         """An array as a ``pandas.DataFrame``: coordinates of the rows, or the one that is named.
 
-        ``like`` is the frame of the data: its index names rows, its columns name columns. Components have a
-        line for each column of the data.
+        ``like`` is the frame of the data: its index names rows, its columns name columns. Components have one
+        row for each column of the data.
         """
         from rankfold.pipeline.exporting.frames import pandas_frame
 
