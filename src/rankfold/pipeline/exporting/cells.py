@@ -98,9 +98,7 @@ LOOKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """AnnData object or file that a result is added to: its numbers of observations and
-    variables, and their names.
-    """
+    """AnnData object or file that a result is added to: its name, and its observations and variables."""
 
     name: str
     """Name of the object in messages."""
@@ -108,17 +106,11 @@ class Cells:
     axes: tuple[Axis, Axis]
 
     look: Callable[[str], Any] = lambda path: None
-    """Function that returns the element at a path such as ``obsm/X_pca``, or the
-    list of names at ``obsm``.
-
-    It returns None for a path that does not exist.
-    """
+    """Function from a path to its element, or to the names in a part such as ``obsm``; None if missing."""
 
     def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
-        """Indices, among those of this object, of the rows or columns of a result, and
-        their number in this object.
-
-        Indices are None if they are all, in order.
+        """Indices of a result's rows or columns in this object, None for all in
+        order, and their number here.
         """
         number = SIDES.index(axis)
         what, own = ("observations", "variables")[number], self.axes[number]
@@ -201,7 +193,7 @@ class Chosen(NamedTuple):
 
 
 def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
-    """Mask of the variables that the step ``highly_variable`` chose, unless an equal mask is there already.
+    """Mask of the variables that the step ``highly_variable`` chose, if there is no equal mask yet.
 
     A mask of that name that rankfold did not write stays as it is. Results are zero elsewhere, so they are
     right without the mask.
