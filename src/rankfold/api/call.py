@@ -113,7 +113,9 @@ def plan(
     InputError, PlanError
         For requests that are not possible, or do not fit, with the change to make.
 
-    Notes ----- Takes milliseconds. For a method that stops on its tolerance, the number of passes is a guess,
+    Notes
+    -----
+    Takes milliseconds. For a method that stops on its tolerance, the number of passes is a guess,
     and marked as one.
 
     Examples

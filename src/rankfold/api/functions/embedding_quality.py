@@ -228,7 +228,9 @@ def neighborhood_preservation(
     InputError
         Results of another kind, or of other rows.
 
-    Notes ----- Neighbors are read once, some MiB at a time, in ``m k log k`` steps.
+    Notes
+    -----
+    Neighbors are read once, some MiB at a time, in ``m k log k`` steps.
 
     Examples
     --------

@@ -66,7 +66,9 @@ def kernel_pca(
     InputError, OutputError, PlanError, DataError
         As for ``svd``; ``DataError`` for similarities that are not numbers, or out of range.
 
-    Notes ----- A sweep evaluates each pair of rows once, m^2 / 2 in all, and multiplies eight vectors with
+    Notes
+    -----
+    A sweep evaluates each pair of rows once, m^2 / 2 in all, and multiplies eight vectors with
     it; 10 to 20 sweeps are usual. About 8 m (4 rank + 200) bytes of vectors are in memory, and rows (8 n
     bytes each) where they fit; else they are read block by block, some blocks for each time that all others
     pass. For up to 512 rows, or few rows for the number of components, the matrix of all pairs is held in
@@ -143,7 +145,9 @@ def nystroem(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes ----- One pass writes the features, with ``2 m p (n + p)`` flops and m p evaluations of the kernel.
+    Notes
+    -----
+    One pass writes the features, with ``2 m p (n + p)`` flops and m p evaluations of the kernel.
     Memory: 8 p (n + p) bytes, in addition to the rows that are read at a time.
 
     References

@@ -123,7 +123,9 @@ def update(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes ----- Fewer new rows than columns are held in memory. For more, a matrix (n, n) is held instead,
+    Notes
+    -----
+    Fewer new rows than columns are held in memory. For more, a matrix (n, n) is held instead,
     after a pass of ``3 m n^2`` flops over the m new rows.
 
     References

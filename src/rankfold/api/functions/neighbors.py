@@ -92,7 +92,9 @@ def knn(
     InputError, OutputError, PlanError, DataError
         As for ``svd``.
 
-    Notes ----- All pairs take about ``m^2 n`` flops in float32, or twice as many for queries; every pair that
+    Notes
+    -----
+    All pairs take about ``m^2 n`` flops in float32, or twice as many for queries; every pair that
     these products cannot decide is measured in float64, by a sum in fixed order. For packed bits it is ``m^2
     n / 128`` counts of the bits of a word. A tree takes ``m log m`` steps for points of few columns,
     partitions about ``m^1.5 n`` flops a round. See ``docs/neighbors.md``. The result has the same bytes for
@@ -303,7 +305,9 @@ def fuzzy_graph(
     InputError, OutputError, PlanError, DataError
         As for ``svd``; ``DataError`` for distances that are negative, or beyond the range of float32.
 
-    Notes ----- Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow
+    Notes
+    -----
+    Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow
     with the rows. With ``radii`` there are twice as many reads and sorts. One process computes it; the result
     has the same bytes for any memory.
 

@@ -49,7 +49,9 @@ def svd(
         What cannot be asked; what cannot be written; what does not fit in ``memory`` or on the disk, before
         anything is read; NaN and Inf, with their place. Each message says what to change.
 
-    Notes ----- Passes over the matrix, and flops of each: Gram 1, and 1 for ``U``, of ``m n min(m, n)``;
+    Notes
+    -----
+    Passes over the matrix, and flops of each: Gram 1, and 1 for ``U``, of ``m n min(m, n)``;
     Krylov 2 to 5 of ``4 m n b`` with blocks of b columns, a quarter more than ``rank``; subspace some more of
     these; TSQR 1, and 1 for ``U``, of ``3 m n min(m, n)``; sketch 1 of about ``32 m n rank``. Memory of a
     tall matrix does not depend on its rows. "auto" chooses Gram or Krylov, whichever a nominal core would

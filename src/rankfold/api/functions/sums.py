@@ -72,7 +72,9 @@ def kernel_sum(
         As for ``svd``; ``PlanError`` also where no opening of the tree meets ``tol`` and there are too many
         pairs for exact sums.
 
-    Notes ----- Up to three columns are summed by a tree, in ``n log n``; more columns, and ``tol=0``, over
+    Notes
+    -----
+    Up to three columns are summed by a tree, in ``n log n``; more columns, and ``tol=0``, over
     all pairs. The result has the same bytes for any memory, threads and workers.
 
     References
@@ -139,7 +141,9 @@ def density(
     InputError, OutputError, PlanError, DataError
         As for ``kernel_sum``.
 
-    Notes ----- Up to three columns are summed by a tree, which leaves out what is too far to count; more
+    Notes
+    -----
+    Up to three columns are summed by a tree, which leaves out what is too far to count; more
     columns over all pairs.
 
     References
