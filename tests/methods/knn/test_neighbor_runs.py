@@ -332,7 +332,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
     """
     facts, asked = [], {"k": 64, "threads": threads, "memory": memory, "block": [256, 512]}
     columns = {"f4": 384, "u1": 768}[dtype]
-    for rows in (25_000, 60_000):
+    for rows in (40_000, 80_000):
         store = tall(tmp_path / f"{rows}.zarr", rows, columns, dtype, 512)
         facts.append(attempted(store, tmp_path / f"least-{rows}.zarr", **asked))
         assert_as_planned(facts[-1], rows, np.dtype(dtype).itemsize * columns)

@@ -168,7 +168,7 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
         file.visititems_links(look)
         for place in sorted(places):
             is_regular(place)
-    except RuntimeError as error:  # links that lead out of the file
+    except (RuntimeError, SystemError) as error:  # links that lead out of the file; h5py raises both
         file.close()
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     except BaseException:

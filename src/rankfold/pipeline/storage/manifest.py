@@ -123,7 +123,7 @@ def foreign_entries(result: Path) -> list[str]:
 
     These are entries that its manifest lacks; without a manifest, all that are no files of a Zarr store. An
     empty folder is foreign. An unfinished file is not, and neither is a file of a known name with other
-    content.
+    content, or in place of a known folder.
     """
     try:
         manifest = read_manifest(result)
@@ -140,7 +140,9 @@ def foreign_entries(result: Path) -> list[str]:
         files += (f"{prefix}{name}" for name in (*names, *links) if not DRAFT_NAME.fullmatch(name))
 
     def is_own(name: str) -> bool:
-        return name == NAME or bool(_IN_STORE.fullmatch(name)) if own is None else name in own
+        if own is None:
+            return name == NAME or bool(_IN_STORE.fullmatch(name))
+        return name in own or (name in own_folders and not os.path.islink(result / name))
 
     occupied = {folder for name in files for folder in _folders_above(name)}
     empty = (f"{name}/" for name in folders if name not in occupied | own_folders and not is_own(name))
