@@ -340,3 +340,20 @@ def test_a_document_that_is_stale_is_no_missing_one(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(regular, "open_descriptor", stale)
     with pytest.raises(OSError, match="Stale file handle"):
         csr.compressed_kind(str(tmp_path / "x.zarr"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemError])
+def test_a_damaged_table_of_links_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """h5py raises either, as the damage is seen within its lock or outside."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.ones((4, 3))
+
+    def damaged(self: object, look: object) -> None:
+        raise error("unable to offset into local heap data block")
+
+    monkeypatch.setattr(h5py.File, "visititems_links", damaged)
+    with pytest.raises(ChunkError, match=r"x\.h5 cannot be opened: unable to offset"):
+        rf.open(tmp_path / "x.h5")

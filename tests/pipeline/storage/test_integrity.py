@@ -596,3 +596,16 @@ def test_a_lock_that_leads_nowhere_gives_way(tmp_path: Path, whole: dict[str, st
     (run / "lock").unlink()
     (run / "lock").symlink_to("lock")
     assert same_bytes(krylov(tmp_path / "r.zarr")) == whole["krylov"]
+
+
+def test_a_file_in_place_of_a_folder_of_a_result_is_replaced_and_a_link_is_not(tmp_path: Path) -> None:
+    x, out = decaying(60, 6), tmp_path / "r.zarr"
+    whole = same_bytes(rf.svd(x, 2, out=out))
+    shutil.rmtree(out / "U")
+    (out / "U").write_text("not what was written\n")
+    assert same_bytes(rf.svd(x, 2, out=out, overwrite=True)) == whole
+    shutil.move(out / "U", tmp_path / "elsewhere")
+    (out / "U").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="holds U, which was not made by rankfold"):
+        rf.svd(x, 3, out=out, overwrite=True)
+    assert (tmp_path / "elsewhere" / "zarr.json").exists()
