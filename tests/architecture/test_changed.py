@@ -5,6 +5,8 @@ from __future__ import annotations
 import changed
 import pytest
 
+pytestmark = pytest.mark.slow  # reads all of the package and of its tests
+
 ALL = {test.relative_to(changed.ROOT).as_posix() for test in changed.test_files()}
 FEW, MANY = len(ALL) // 3, len(ALL) // 2
 

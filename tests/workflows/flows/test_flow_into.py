@@ -123,7 +123,7 @@ def test_mistakes_are_told_before_anything_runs(folder: Path) -> None:
         ("into: cells.h5ad", "into: {file: r.nc, key_added: k}", "key_added is for files of AnnData"),
         ("into: cells.h5ad", "into: {file: cells.h5ad, array: scores}", "array is for tables"),
         ("into: cells.h5ad", "into: {file: scores.csv, key_added: k}", "key_added is for files of AnnData"),
-        ("into: cells.h5ad", "into: scores.xlsx", "a new .nc, .csv or .parquet file"),
+        ("into: cells.h5ad", "into: scores.xlsx", "a new .nc, .csv, .tsv or .parquet file"),
         ("into: cells.h5ad", "into: {path: cells.h5ad}", "path"),
     ):
         (folder / "cells.yaml").write_text(text.replace(there, wrong, 1))
