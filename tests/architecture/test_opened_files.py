@@ -40,7 +40,7 @@ GUARDS = (
 
 EXCEPTIONS = {
     "kernels/gpu/sources.py source": "files of the package",
-    "kernels/_compiled.py _content": "files of the package",
+    "kernels/_compiled.py _read": "files of the package",
     "workflows/library/__init__.py example_text": "files of the package",
     "workflows/reports/page.py render": "files of the package",
     "cluster/profiles/__init__.py summary": "files of the package",

@@ -42,6 +42,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "loop.py"
 
 
+def changed() -> None:
+    """Forget what was read of files, as a new process does."""
+    _compiled._read.cache_clear()
+    _compiled.content_key.cache_clear()
+
+
 def loaded(source: Path) -> ModuleType:
     """As another process would."""
     spec = importlib.util.spec_from_file_location("loop", source)
@@ -82,12 +88,12 @@ def test_two_that_keep_at_once_do_not_mix_up_their_loops(
 def test_loops_of_other_content_are_compiled_again(source: Path) -> None:
     loaded(source).total(SIGNATURES[0])
     source.write_text(LOOP.replace("+=", "-="))
-    _compiled._content.cache_clear()
-    changed = loaded(source).total
-    assert changed(SIGNATURES[0]) == -13 and changed.stats.cache_misses
+    changed()
+    other = loaded(source).total
+    assert other(SIGNATURES[0]) == -13 and other.stats.cache_misses
     assert len(kept(source)) == 2
     source.write_text(LOOP)
-    _compiled._content.cache_clear()
+    changed()
     before = loaded(source).total
     assert before(SIGNATURES[0]) == 15 and not before.stats.cache_misses, "what was kept is replaced"
 
@@ -110,10 +116,10 @@ def test_a_key_takes_in_what_is_imported_from_other_files(
     keys = [_compiled.content_key(source)]
     for file in files.values():
         file.write_text(file.read_text().replace("8", "16") + "# touched\n")
-        _compiled._content.cache_clear()
+        changed()
         keys.append(_compiled.content_key(source))
-    changed = [key != after for key, after in itertools.pairwise(keys)]
-    assert dict(zip(files, changed, strict=True)) == {**dict.fromkeys(files, True), "other.py": False}
+    differs = [key != after for key, after in itertools.pairwise(keys)]
+    assert dict(zip(files, differs, strict=True)) == {**dict.fromkeys(files, True), "other.py": False}
 
 
 @pytest.mark.parametrize("file", sorted(_compiled.KERNELS.rglob("*.py")), ids=lambda file: file.stem)
@@ -127,7 +133,7 @@ def test_imports_are_found_as_python_finds_them(file: Path) -> None:
             names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
     stems = [_compiled.KERNELS.joinpath(*name.split(".")[2:]) for name in names if "rankfold.kernels" in name]
     expected = {each for stem in stems for each in (stem.with_suffix(".py"), stem / "__init__.py")}
-    assert {each for each in expected if each.exists()} <= _compiled._imported(file)
+    assert {each for each in expected if each.exists()} <= _compiled._read(file).imported
 
 
 def test_clones_share_a_folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

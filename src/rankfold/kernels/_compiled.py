@@ -25,7 +25,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 from numba.core import event
@@ -82,35 +82,36 @@ contracted_part = functools.partial(compile_with_contraction, called_from_python
 """Like ``part``, but a product and a sum may be fused into one step."""
 
 
+@functools.cache
 def content_key(file: Path) -> str:
-    """Digest of the content of a Python file and of the kernel files that it imports, directly or not."""
+    """Digest of the content of a Python file and of the kernel files that it imports, directly or not.
+
+    Each file is read once in a process, however many loops it has.
+    """
     found, left = {file}, [file]
     while left:
-        added = _imported(left.pop()) - found
+        added = _read(left.pop()).imported - found
         found |= added
         left += added
-    digests = sorted((str(each.relative_to(KERNELS)), _digest(each)) for each in found - {file})
-    return hashlib.blake2b(repr((_digest(file), digests)).encode(), digest_size=12).hexdigest()
+    digests = sorted((str(each.relative_to(KERNELS)), _read(each).digest) for each in found - {file})
+    return hashlib.blake2b(repr((_read(file).digest, digests)).encode(), digest_size=12).hexdigest()
 
 
-def _digest(file: Path) -> str:
-    return hashlib.blake2b(_content(file)).hexdigest()
+class _Source(NamedTuple):
+    """Digest of a Python file, and the kernel files that it imports."""
 
-
-def _imported(file: Path) -> set[Path]:
-    """Kernel files that a Python file imports."""
-    names: set[str] = set()
-    for module, after in _IMPORT.findall(_content(file)):
-        names |= {module.decode(), *(f"{module.decode()}.{name.decode()}" for name in _NAME.findall(after))}
-    stems = (KERNELS.joinpath(*name.split(".")[2:]) for name in names)
-    return {
-        each for stem in stems for each in (stem.with_suffix(".py"), stem / "__init__.py") if each.is_file()
-    }
+    digest: str
+    imported: frozenset[Path]
 
 
 @functools.cache
-def _content(file: Path) -> bytes:
-    return file.read_bytes()
+def _read(file: Path) -> _Source:
+    content, names = file.read_bytes(), set[str]()
+    for module, after in _IMPORT.findall(content):
+        names |= {module.decode(), *(f"{module.decode()}.{name.decode()}" for name in _NAME.findall(after))}
+    stems = (KERNELS.joinpath(*name.split(".")[2:]) for name in names)
+    files = (each for stem in stems for each in (stem.with_suffix(".py"), stem / "__init__.py"))
+    return _Source(hashlib.blake2b(content).hexdigest(), frozenset(each for each in files if each.is_file()))
 
 
 _IMPORT = re.compile(
