@@ -81,4 +81,4 @@ def test_no_chunk_that_is_written_is_refused(
 
 @pytest.mark.parametrize("document", [None, [], {"chunks": "x"}, {"chunk_grid": 3}, {"metadata": 5}])
 def test_metadata_without_an_array_bound_nothing(document: Any) -> None:
-    assert largest_chunks("zarr.json", document) == {}
+    assert largest_chunks("", document) == {}

@@ -24,7 +24,7 @@ from zarr.storage import WrapperStore
 from rankfold.pipeline.chunks.codecs import byte_codecs, encoding_of
 from rankfold.pipeline.chunks.decoders import Bytes
 from rankfold.pipeline.chunks.encoding import decode_within, encoded_bound, require_bounded
-from rankfold.pipeline.chunks.regular_store import METADATA
+from rankfold.pipeline.chunks.regular_store import METADATA, WIDEST
 from rankfold.pipeline.chunks.shard import ABSENT
 from rankfold.pipeline.errors import DataError
 
@@ -82,10 +82,6 @@ class DescribedStore(WrapperStore[Any]):
 
 
 # Bounds on what decodes ---------------------------------------------------------------------------
-
-
-WIDEST = 16
-"""Largest size in bytes that a filter may give one element, such as filters that store differences."""
 
 
 @dataclass(frozen=True, slots=True)

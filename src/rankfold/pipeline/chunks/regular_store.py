@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,10 +42,10 @@ MOST_ENTRIES = 1024
 """Most entries of any list that describes an array, such as the fields of a structured type."""
 
 
-ELEMENT_BYTES = 16
-"""Bytes that a file may have for each element of its chunk, also if elements are smaller.
+WIDEST = 16
+"""Largest item size in bytes that filters turn numbers into, such as filters that store differences.
 
-Filters and indexes of shards take more than the elements.
+The index of a shard takes as much for each inner chunk.
 """
 
 TEXT_BYTES = 2**10
@@ -72,10 +72,8 @@ class RegularStore(LocalStore):
             data = await asyncio.to_thread(self._metadata, key)
             buffer = (prototype or default_buffer_prototype()).buffer
             return None if data is None else buffer.from_bytes(data)
-        if not path.is_dir() and not await asyncio.to_thread(is_regular, path):
+        if not path.is_dir() and not await asyncio.to_thread(self._is_chunk, key, whole=byte_range is None):
             return None
-        if byte_range is None:
-            await asyncio.to_thread(self._require_size, key)
         return await super().get(key, prototype, byte_range)
 
     def _metadata(self, key: str) -> bytes | None:
@@ -90,20 +88,26 @@ class RegularStore(LocalStore):
         except (ValueError, RecursionError):
             return data  # Zarr reports what is wrong with it
         require_sensible(str(path), document)
-        self._largest.update(largest_chunks(key, document))
+        self._largest.update(largest_chunks(key.rpartition("/")[0], document))
         return data
 
-    def _require_size(self, key: str) -> None:
-        """Raise ``UnfitFileError`` if the file of a chunk is larger than a chunk of its array can be."""
+    def _is_chunk(self, key: str, *, whole: bool) -> bool:
+        """True if a file exists; ``UnfitFileError`` if it is not regular, or too large to read ``whole``."""
+        path = self.root / key
+        if not is_regular(path):
+            return False
         folder = key
         while folder and folder not in self._largest:
             folder = folder.rpartition("/")[0]
-        size, most = (self.root / key).stat().st_size, self._largest.get(folder)
-        if most is not None and size > most:
-            raise UnfitFileError(
-                f"{self.root / key} is {format_bytes(size)} large, and a chunk of its array has at most "
-                f"{format_bytes(most)}"
-            )
+        most = self._largest.get(folder)
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False
+        if whole and most is not None and size > most:
+            allowed = f"a chunk of its array has at most {format_bytes(most)}"
+            raise UnfitFileError(f"{path} is {format_bytes(size)} large, and {allowed}")
+        return True
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -137,19 +141,28 @@ def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
     return zarr.open(RegularStore(path, read_only=True), mode="r")
 
 
-def largest_chunks(key: str, document: Any) -> dict[str, int]:
-    """Most bytes of a chunk file, by the path of each array that a metadata document describes."""
-    if not isinstance(document, dict):
-        return {}
-    folder, _, name = key.rpartition("/")
-    nodes = {folder: document}
-    consolidated = document if name == ".zmetadata" else document.get("consolidated_metadata")
-    metadata = consolidated.get("metadata") if isinstance(consolidated, dict) else None
-    for path, node in metadata.items() if isinstance(metadata, dict) else ():
-        array = path.removesuffix(".zarray").strip("/")
-        nodes["/".join(filter(None, (folder, array)))] = node
-    sizes = {path: _largest_chunk(node) for path, node in nodes.items()}
+def largest_chunks(folder: str, document: Any) -> dict[str, int]:
+    """Most bytes of a chunk file, by the path of each array that the document of a folder describes."""
+    sizes = {
+        _joined(folder, path.removesuffix(".zarray")): _largest_chunk(node) for path, node in _nodes(document)
+    }
     return {path: size for path, size in sizes.items() if size is not None}
+
+
+def _joined(folder: str, path: str) -> str:
+    return f"{folder}/{path}".strip("/")
+
+
+def _nodes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the node that a metadata document describes, and its copies of others, by path below it."""
+    if not isinstance(document, dict):
+        return
+    yield "", document
+    for whole in (document.get("consolidated_metadata"), document):
+        nodes = whole.get("metadata") if isinstance(whole, dict) else None
+        for path, node in nodes.items() if isinstance(nodes, dict) else ():
+            if isinstance(node, dict):
+                yield path, node
 
 
 def _largest_chunk(node: Any) -> int | None:
@@ -168,19 +181,13 @@ def _largest_chunk(node: Any) -> int | None:
         itemsize = 0
     if not itemsize or kind == "|O":
         return 2**26 + TEXT_BYTES * count
-    return 2**16 + 2 * max(ELEMENT_BYTES, int(itemsize)) * count
+    return 2**16 + 2 * max(WIDEST, int(itemsize)) * count
 
 
 def require_sensible(name: str, document: Any) -> None:
     """Raise ``InputError`` for metadata, or consolidated metadata, that no real array can have."""
-    if not isinstance(document, dict):
-        return
-    _require_array(name, document)
-    for whole in (document.get("consolidated_metadata"), document):
-        nodes = whole.get("metadata") if isinstance(whole, dict) else None
-        for node in nodes.values() if isinstance(nodes, dict) else ():
-            if isinstance(node, dict):
-                _require_array(name, node)
+    for _, node in _nodes(document):
+        _require_array(name, node)
 
 
 def _require_array(name: str, node: dict[str, Any]) -> None:
