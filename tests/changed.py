@@ -29,13 +29,8 @@ ALWAYS = "tests/architecture/test_layers.py"
 CONFORMANCE = "tests/kernels/test_conformance.py"
 """Tests of all kernels, which a table names by parts of their paths."""
 
-BY_TEXT = {
-    "docs/": ("tests/architecture",),
-    "src/": (),
-    "tests/": (),
-    "": ("tests/architecture", "tests/packaging"),
-}
-"""Tests of files that nothing imports, by the beginning of their path; the first that fits counts."""
+OTHERS = ("tests/architecture", "tests/packaging")
+"""Tests of files outside the package, the tests and the documents."""
 
 NO_ARROW = {"rankfold", "rankfold.methods.registry", "rankfold.estimators"}
 """Modules that name all methods, or estimators, without needing them."""
@@ -83,18 +78,23 @@ def known(name: str) -> Iterator[str]:
         name = name.rpartition(".")[0]
 
 
-def named(path: Path) -> Iterator[str]:
-    """Modules that a file names in imports and homes (``"module:function"``), and functions of the package.
-
-    A test names methods by their names alone as well, as in commands and tables.
-    """
-    is_test = TESTS in path.parents
+def imported(path: Path) -> Iterator[str]:
+    """Names that a file imports, with the modules that they come from."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{each.name}" for each in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+
+
+def named(path: Path) -> Iterator[str]:
+    """Modules that a file names in homes (``"module:function"``), and functions of the package.
+
+    A test names methods by their names alone as well, as in commands and tables.
+    """
+    is_test = TESTS in path.parents
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in ("rf", "rankfold"):
                 yield f"rankfold.{node.attr}"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -125,28 +125,17 @@ def arrows(path: Path) -> frozenset[Path]:
     own = module_of(path) if SOURCE in path.parents else ""
     if own in NO_ARROW:
         return frozenset()
-    found = {modules()[each] for name in named(path) for each in targets(name)}
-    if not own and "rankfold.methods.registry" in {*named(path)} | {
-        n.rpartition(".")[0] for n in named(path)
-    }:
-        found |= {modules()[each] for method in METHODS.ours for each in in_package(method)}  # in a loop
+    imports = {*imported(path)}
+    found = {modules()[each] for name in imports | {*named(path)} for each in targets(name)}
     found |= {*path.parent.glob(f"[cg]pu/{path.name}")}  # bodies of kernels, which are found by their names
     if own.startswith(DISPATCH):
-        inside = path.parent
-        found = {each for each in found if "methods" not in each.parts or inside in each.parents}
+        found = {each for each in found if "methods" not in each.parts or path.parent in each.parents}
     if not own:
-        found |= {helpers()[name] for name in imported(path) if name in helpers()}
+        words = {word for name in imports for word in name.split(".") if not name.startswith("rankfold")}
+        found |= {helpers()[word] for word in words & helpers().keys()}
+        if any(name.startswith("rankfold.methods.registry") for name in imports):  # of all methods, in a loop
+            found |= {modules()[each] for method in METHODS.ours for each in in_package(method)}
     return frozenset(found - {path})
-
-
-def imported(path: Path) -> Iterator[str]:
-    """First words of the modules that a file imports."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            yield from (each.name.partition(".")[0] for each in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.partition(".")[0]
-            yield node.module.rpartition(".")[2]
 
 
 @functools.cache
@@ -164,34 +153,32 @@ def test_files() -> list[Path]:
     return sorted(TESTS.rglob("test_*.py"))
 
 
-def beside(path: Path) -> list[str]:
-    """Tests of the folder of a file of the package: those of the nearest one that has any."""
-    folder = TESTS / path.relative_to(SOURCE / "rankfold").parent
+def beside(path: Path) -> str:
+    """Tests of the folder of a file of the package or of the tests: those of the nearest one that has any."""
+    inside = SOURCE / "rankfold" if SOURCE in path.parents else TESTS
+    folder = TESTS / path.relative_to(inside).parent
     while not folder.is_dir():
         folder = folder.parent
-    return [folder.relative_to(ROOT).as_posix()]
+    return folder.relative_to(ROOT).as_posix()
 
 
 def tests_of(changed: Iterable[str]) -> list[str]:
     """Test files and folders for changed files, given by their paths in the repository."""
     found, python = {ALWAYS}, set[Path]()
-    for name in changed:
-        path = ROOT / name
-        if path.suffix == ".py" and (path == TESTS / path.name or {SOURCE, TESTS} & {*path.parents}):
+    for path in (ROOT / name for name in changed):
+        if not {SOURCE, TESTS} & {*path.parents}:
+            found |= {*OTHERS[: 1 if ROOT / "docs" in path.parents else 2]}
+        elif path.suffix == ".py" and path.exists():
             python.add(path)
-            if not path.exists() and SOURCE in path.parents:
-                found |= {*beside(path)}  # whoever imported it has changed too
-        elif SOURCE in path.parents:
-            found |= {*beside(path)}
         else:
-            found |= {*next(tests for start, tests in BY_TEXT.items() if name.startswith(start))}
+            found.add(
+                beside(path)
+            )  # nothing imports it; whoever imported a file that is gone has changed too
     if any(SOURCE / "rankfold" / "kernels" in path.parents for path in python):
         found.add(CONFORMANCE)
     found |= {test.relative_to(ROOT).as_posix() for test in test_files() if reached(test) & python}
     folders = {each for each in found if (ROOT / each).is_dir()}
-    return sorted(
-        folders | {each for each in found - folders if not {*map(str, Path(each).parents)} & folders}
-    )
+    return sorted(each for each in found if not {*map(str, Path(each).parents)} & folders)
 
 
 def changes(base: str) -> list[str]:

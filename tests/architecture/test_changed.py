@@ -33,7 +33,8 @@ def test_a_method_is_seen_by_its_own_tests_and_laws_and_by_few_others(method: st
     ("file", "test"),
     [
         ("src/rankfold/kernels/layout/forces.py", "tests/methods/umap/test_umap.py"),
-        ("src/rankfold/kernels/layout/cpu/descent.py", "tests/methods/umap/test_umap.py"),
+        ("src/rankfold/kernels/layout/cpu/vertices.py", "tests/methods/umap/test_umap.py"),
+        ("src/rankfold/kernels/layout/cpu/descent.py", "tests/methods/tsne/test_tsne.py"),
         ("src/rankfold/kernels/layout/cpu/descent.py", "tests/kernels/test_conformance.py"),
         ("src/rankfold/estimators/clusters.py", "tests/estimators/test_cluster_estimators.py"),
         ("src/rankfold/workflows/flows/plan.py", "tests/workflows/flows/test_flow_stages.py"),
