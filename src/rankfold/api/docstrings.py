@@ -44,7 +44,7 @@ class Entry:
     """Entry of a docstring about one argument: its type and its text."""
 
     kind: str
-    """Its type, with the default if the text states it."""
+    """Type of the argument as a docstring gives it, with its default if the text states that."""
 
     text: str
     """Lines, not indented."""

@@ -1,4 +1,4 @@
-"""What every worker process does in addition to its tasks: prepare, report progress, end in good order."""
+"""Duties of every worker process besides its tasks: prepare, report progress, end in good order."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def prologue(job: WorkerJob) -> list[str]:
 
 
 def refused(script: str) -> str | None:
-    """None: LSF cannot check a script without submitting it."""
+    """Reason why LSF would refuse a script: always None, since it checks only what is submitted."""
     return None
 
 

@@ -50,7 +50,7 @@ def prologue(job: WorkerJob) -> list[str]:
 
 
 def refused(script: str) -> str | None:
-    """None: PBS cannot check a script without submitting it."""
+    """Reason why PBS would refuse a script: always None, since it checks only what is submitted."""
     return None
 
 

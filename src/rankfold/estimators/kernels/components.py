@@ -223,7 +223,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return scores if is_large(X) else _as_given(scores, X)
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """Fit by ``rankfold.kernel_pca``."""
+        """Fit components by ``rankfold.kernel_pca``, and set the fitted attributes."""
         with in_own_words({"allow more passes, or": "give"}), warnings.catch_warnings():
             for words in ("no variance beyond rounding", "rounding hides what is left"):
                 warnings.filterwarnings("ignore", f".*{words}", rankfold.RankfoldWarning)
@@ -261,7 +261,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._shift = np.asarray(result["shift"][...])
 
     def _fit_pairs(self, wanted: int) -> None:
-        """Fit by the matrix of all pairs in memory."""
+        """Fit components by the kernel matrix of all pairs of samples in memory."""
         self._centerer = KernelCenterer().set_output(transform="default")
         k = self._centerer.fit_transform(self._pairs(self.X_fit_))
         values, vectors = leading_eigenpairs(np.ascontiguousarray((k + k.T) / 2, np.float64), wanted)

@@ -181,7 +181,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._n_features_out = self.normalization_.shape[1]
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """Fit by ``rankfold.nystroem``."""
+        """Choose landmarks and fit features by ``rankfold.nystroem``, and set the fitted attributes."""
         result = rankfold.nystroem(
             source,
             wanted,

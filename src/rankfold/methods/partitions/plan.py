@@ -249,5 +249,5 @@ class _Sweeps:
 
 
 def sample_ids_of_plan(layout: Layout) -> tuple[Int64, Int64]:
-    """As many row numbers as ``sample_ids`` gives, for a plan: their values do not matter."""
+    """Placeholders for the row numbers of ``sample_ids`` in a plan, where only their count matters."""
     return np.arange(layout.sample_rows), np.arange(layout.recall_rows)

@@ -204,7 +204,7 @@ def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64]
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
-    """Those of the indices ``places`` that a selection keeps; None stands for all indices."""
+    """Indices among ``places`` that a selection keeps; None stands for all indices."""
     if picks is None:
         return places
     chosen = picks.places()

@@ -175,7 +175,7 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def in_order(count: int, at_once: int) -> int:
-    """How many meetings earlier the one is that a meeting waits for, so that groups stay held; or 0."""
+    """Distance to the earlier meeting that one waits for, so that groups stay in memory; 0 to not wait."""
     if at_once == 1:
         return 1
     return 0 if count <= FEW * at_once else 2 * at_once

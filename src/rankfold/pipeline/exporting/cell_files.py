@@ -139,9 +139,7 @@ def _text(node: Any) -> str:
 
 
 class Held(NamedTuple):
-    """What a file holds of a result of rankfold: its digest, and which of its elements
-    are there or have changed.
-    """
+    """State of a result of rankfold in a file: its digest, and its elements that exist or have changed."""
 
     digest: str | None
     """Digest of the facts of the result; None if the file holds no result of rankfold under this key."""

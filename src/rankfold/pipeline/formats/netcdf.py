@@ -525,7 +525,7 @@ class _Recipe(pickle.Pickler):
     """
 
     def reducer_override(self, obj: Any) -> Any:
-        """What is pickled in place of file managers and locks; ``NotImplemented`` pickles others as usual."""
+        """Substitute to pickle for a file manager or lock; ``NotImplemented`` pickles others as usual."""
         from xarray.backends import FileManager
 
         if isinstance(obj, FileManager):

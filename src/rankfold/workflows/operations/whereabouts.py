@@ -130,7 +130,7 @@ class Work:
         ]
 
     def crontab_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Those of ``jobs`` that the crontab of SLURM starts, again and again until its lines are removed."""
+        """Jobs among ``jobs`` that the crontab of SLURM starts again and again, until it is changed."""
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 

@@ -34,7 +34,9 @@ ONE, TWO, THREE = Index(1), Index(2), Index(3)
 def meet_bits(
     x: BitRows, y: BitRows, *, lists_i: Lists, lists_j: Lists | None, metric: int, same: bool
 ) -> None:
-    """See the contract: inserts all pairs of two blocks into neighbor lists, which are contiguous arrays."""
+    """See the contract. Compares each pair of rows of packed bits from two blocks, and inserts it into lists
+    of neighbors, which are contiguous arrays.
+    """
     words = plain(x.words), plain(y.words)
     sizes = [np.ascontiguousarray(side.sizes, np.float64) for side in (x, y)]
     keys_j, ids_j = lists_of_others(lists_i, lists_j, len(y), same=same)

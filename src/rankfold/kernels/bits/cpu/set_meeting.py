@@ -39,7 +39,9 @@ def meet_sets(
     same: bool,
     room: Callable[..., Array],
 ) -> None:
-    """See the contract: inserts all pairs of two blocks into neighbor lists, which are contiguous arrays."""
+    """See the contract. Compares each pair of rows of two blocks as sets of columns, and inserts it into
+    lists of neighbors, which are contiguous arrays.
+    """
     dtype = np.dtype(np.float32 if max(x.longest, y.longest) <= MOST_SINGLE else np.float64)
     task = SparseTiles(common, room)
     sizes = [np.diff(side.indptr).astype(np.float64) for side in (x, y)]

@@ -233,7 +233,7 @@ class PreciseSide(Side):
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def share(self) -> float | None:
-        """None: products are in float64, as on the host."""
+        """Error bound of products: None, since float64 products have the bound of the host."""
         return None
 
     def rounded(self) -> Array:

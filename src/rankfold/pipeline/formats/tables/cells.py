@@ -151,7 +151,7 @@ class Wrong(NamedTuple):
     """Text of the first such cell."""
 
     line: int
-    """Its line in the file, from 1."""
+    """Line of that cell in the file, counted from 1."""
 
     cells: int
     """Number of such cells."""
