@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def chunk_files(folder: Path) -> list[Path]:
     names = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-    return [path for path in folder.rglob("*") if path.is_file() and path.name not in names]
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in names)
 
 
 @pytest.mark.parametrize("within", ["", "group/deep"])
