@@ -35,31 +35,9 @@ Names are loaded when first used: importing the package costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rankfold._version import __version__
-
-if TYPE_CHECKING:
-    from rankfold.api.call import plan
-    from rankfold.api.execute import RankfoldWarning
-    from rankfold.api.finished import verify
-    from rankfold.api.functions.clusters import kmeans
-    from rankfold.api.functions.eigenmaps import diffusion_map, spectral
-    from rankfold.api.functions.embedding_quality import (
-        continuity,
-        neighborhood_preservation,
-        trustworthiness,
-    )
-    from rankfold.api.functions.embeddings import isomap, tsne, umap
-    from rankfold.api.functions.kernels import kernel_pca, nystroem
-    from rankfold.api.functions.models import check, reconstruct, transform, update
-    from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
-    from rankfold.api.functions.reductions import nmf, pca, qr, svd
-    from rankfold.api.functions.sums import density, kernel_sum
-    from rankfold.api.matrices import import_array
-    from rankfold.api.matrices import open_matrix as open
-    from rankfold.pipeline.errors import RankfoldError
-    from rankfold.pipeline.storage.result import Result, open_result
+from rankfold._version import __version__ as __version__
 
 _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
@@ -98,43 +76,7 @@ _HOMES = {
     "verify": "rankfold.api.finished",
 }
 
-__all__ = [
-    "RankfoldError",
-    "RankfoldWarning",
-    "Result",
-    "__version__",
-    "check",
-    "combine_graphs",
-    "continuity",
-    "density",
-    "diffusion_map",
-    "fuzzy_graph",
-    "import_array",
-    "index",
-    "isomap",
-    "kernel_pca",
-    "kernel_sum",
-    "kmeans",
-    "knn",
-    "neighborhood_preservation",
-    "nmf",
-    "nystroem",
-    "open",
-    "open_result",
-    "pca",
-    "plan",
-    "qr",
-    "radius_neighbors",
-    "reconstruct",
-    "spectral",
-    "svd",
-    "transform",
-    "trustworthiness",
-    "tsne",
-    "umap",
-    "update",
-    "verify",
-]
+__all__ = sorted(["__version__", *_HOMES])
 
 
 def __getattr__(name: str) -> Any:
@@ -155,7 +97,7 @@ def _theirs(name: str) -> Any:
         from rankfold.methods.registry import METHODS
 
         if name in METHODS:
-            from rankfold.api.call import function_of
+            from rankfold.api.method_function import function_of
 
             globals()[name] = function_of(METHODS[name])
             return globals()[name]

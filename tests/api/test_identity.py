@@ -17,7 +17,7 @@ X = np.random.default_rng(0).standard_normal((60, 8))
 
 
 def asked(rank: int | None = 3, x: Any = X, **options: Any) -> dict[str, Any]:
-    task = SVD.task(x, rank, solver="gram", **options)
+    task = SVD.task(x, rank=rank, solver="gram", **options)
     return identity_of(task.request(), task.source.fingerprint(), "cpu")
 
 

@@ -216,7 +216,7 @@ def sanitized(change: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": options}
     return subprocess.run(
         [sys.executable, "-c", SANITIZER, change, str(HERE), str(HERE.parent)],
-        capture_output=True, text=True, env=environment, check=False, timeout=300,
+        capture_output=True, text=True, env=environment, check=False, timeout=900,
     )  # fmt: skip
 
 

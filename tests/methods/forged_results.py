@@ -23,7 +23,7 @@ import pandas
 from forgeries import Forgery, forgeries
 
 import rankfold as rf
-from rankfold.api.call import function_of
+from rankfold.api.method_function import function_of
 from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.exporting.plots.kinds import HAS

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.api.call import function_of
+from rankfold.api.method_function import function_of
 
 TOY = Path(__file__).parent / "toy"
 sys.path.insert(0, str(TOY))

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from rankfold.api.docstrings import completed, said_by
 from rankfold.api.where import ARGUMENTS, signature_of
 from rankfold.methods.registry import METHODS
-from rankfold.methods.svd.request import is_share, share_as_tol
+from rankfold.methods.svd.arguments import share_as_tol
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
 from rankfold.pipeline.formats.locate import require_text
 from rankfold.pipeline.text import shell_words
@@ -116,8 +116,8 @@ def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]
             raise ArgumentError(f"{title} takes no {name}{_axes_hint(value)}")
         ours = [each for each in OURS.get(name, ()) if each in names]
         ours = ours or difflib.get_close_matches(name, names, 1)
-        if ours == ["rank"] and is_share(value) and "tol" in names:
-            raise ArgumentError(f"{title} takes no {name}: {share_as_tol(value)}")
+        if ours == ["rank"] and "tol" in names and (share := share_as_tol(value)):
+            raise ArgumentError(f"{title} takes no {name}: {share}")
         advice = f"say {ours[0]}=" if ours else f"it takes {', '.join(names)}"
         raise ArgumentError(f"{title} takes no {name}: {advice}")
 

@@ -1,63 +1,19 @@
-"""Functions derived from the registry of methods alone: the plan of a method, and functions for methods of
-other packages.
-"""
+"""The plan of any method, from its declaration."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rankfold.api.arguments import public, refuse_unknown
-from rankfold.api.execute import run
-from rankfold.api.where import VIEW, Growable, OfMatrix, Where, opened
-from rankfold.api.where import parameters as where_parameters
+from rankfold.api.where import VIEW, opened
 from rankfold.cluster.executor import choose_executor
-from rankfold.methods.argument import Parameter
 from rankfold.methods.fuzzy_graph.lists import imagined_lists
-from rankfold.methods.registry import METHODS, Method, methods
+from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.task import make_plan
 from rankfold.pipeline.errors import ArgumentError, InputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates
-from rankfold.pipeline.storage.result import Result
-
-
-def function_of(method: Method) -> Callable[..., Result]:
-    """Make the public function of a method, with its inputs, its arguments and those of
-    the place, as of ``rankfold.svd``.
-    """
-
-    names = [each.name for each in method.parameters()]
-
-    def call(*positions: Any, **keywords: Any) -> Result:
-        count = len(method.inputs)
-        where: Any = {name: keywords.pop(name) for name in Growable.__annotations__ if name in keywords}
-        pairs = zip(names, positions[count:], strict=False)
-        inputs = positions[:count]
-        if method.of_matrix and inputs:
-            inputs = (opened(inputs[0], where),)
-        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where)
-
-    own = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for name in (each.name for each in method.inputs)
-    ]
-    parameters = method.parameters()
-    takes = Growable if method.growth else OfMatrix if method.of_matrix else Where
-    signature = inspect.Signature([*own, *map(_signature_parameter, parameters), *where_parameters(takes)])
-    call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__doc__ = method.summary
-    return public(call, name=method.name)
-
-
-def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
-    kind, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
-    types = " | ".join(each.__name__ for each in parameter.types)
-    default = empty if parameter.is_required else parameter.default
-    return inspect.Parameter(parameter.name, kind, default=default, annotation=types)
-
 
 WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
 """Arguments of ``plan`` in addition to those of the method."""

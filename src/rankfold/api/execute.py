@@ -59,14 +59,7 @@ class RankfoldWarning(UserWarning):
 
 def run(task: Task, where: Growable | Where) -> Result:
     """Run a task with the options of a caller, such as the place of execution; returns its result."""
-    executor = choose_executor(
-        cluster=where.get("cluster"),
-        workers=where.get("workers"),
-        threads=where.get("threads"),
-        memory=where.get("memory"),
-        client=where.get("client"),
-        device=where.get("device"),
-    )
+    executor = executor_of(where)
     out, overwrite, grows = (
         where.get("out"),
         where.get("overwrite", False),
@@ -86,6 +79,18 @@ def run(task: Task, where: Growable | Where) -> Result:
         scratch=where.get("scratch"),
         overwrite=overwrite,
         progress=where.get("progress"),
+    )
+
+
+def executor_of(where: Where) -> Executor:
+    """The executor that a caller chose by the options of the place of execution."""
+    return choose_executor(
+        cluster=where.get("cluster"),
+        workers=where.get("workers"),
+        threads=where.get("threads"),
+        memory=where.get("memory"),
+        client=where.get("client"),
+        device=where.get("device"),
     )
 
 

@@ -56,6 +56,18 @@ class Argument:
     """Command line option, if it differs from the name. A flag such as ``"--no-rows"`` sets an argument to
     False that is True by default."""
 
+    identity: bool = True
+    """True if results differ by the value. A matrix by which a result is measured does not decide it."""
+
+    positional: bool = False
+    """True if the Python function also takes the argument by position, after the inputs."""
+
+    python_type: str = ""
+    """Type in Python, if it is wider than what the command line accepts, such as a function."""
+
+    advice: Callable[[object], str] | None = None
+    """Function that says what to write in place of a refused value; it returns "" if it knows nothing."""
+
     metavar: str = ""
     default_text: bool = True
     """True if the command line shows the default."""
@@ -64,6 +76,10 @@ class Argument:
     def sentences(self) -> str:
         """Description for a docstring: ``meaning``, else ``help`` as a sentence."""
         return self.meaning or f"{self.help[:1].upper()}{self.help[1:]}."
+
+
+RESULT_TYPES = "Result | str | Path"
+"""Type of an argument that is a result, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,15 @@ class Parameter:
     def is_required(self) -> bool:
         """True if there is no default."""
         return self.default is dataclasses.MISSING
+
+    @property
+    def annotation(self) -> str:
+        """Type of the argument in Python, as text."""
+        argument = self.argument
+        if argument.holds == "matrix" or (argument.holds and argument.choices):
+            return "object"
+        types = RESULT_TYPES if argument.holds else " | ".join(each.__name__ for each in self.types)
+        return (argument.python_type or types) + " | None" * (self.default is None)
 
     def checked(self, value: Any) -> Any:
         """Check a value from a caller against bounds or choices; returns it in the declared type.
@@ -100,7 +125,13 @@ class Parameter:
             return boolean(self.name, value)
         if self.types in ((int,), (float,)):
             convert = integer if self.types == (int,) else number
-            return self._within(convert(self.name, value))
+            try:
+                return self._within(convert(self.name, value))
+            except InputError as error:
+                advice = argument.advice(value) if argument.advice else ""
+                if advice:
+                    raise InputError(f"{error}: {advice}") from None
+                raise
         if self.types == (str,) and argument.choices and not argument.holds and not callable(value):
             if value not in argument.choices:
                 raise InputError(
@@ -172,6 +203,15 @@ def parameters_of(arguments: type) -> tuple[Parameter, ...]:
     """Declared arguments of a method, one ``Parameter`` for each field of the dataclass, in order."""
     hints = typing.get_type_hints(arguments, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in dataclasses.fields(arguments))
+
+
+def identity_of(arguments: Any) -> dict[str, Any]:
+    """Values of declared arguments by name, without those that do not decide the result."""
+    return {
+        each.name: getattr(arguments, each.name)
+        for each in parameters_of(arguments.__class__)
+        if each.argument.identity
+    }
 
 
 def _parameter(field: dataclasses.Field[Any], hint: Any) -> Parameter:

@@ -142,7 +142,7 @@ class Method:
     """Frozen dataclass that declares the arguments: see ``argument.py``."""
 
     home: str
-    """``"module:function"`` that makes a task from the ``inputs`` in order, and the arguments by name."""
+    """``"module:function"`` that makes a task from the ``inputs`` in order, and the ``arguments``."""
 
     inputs: tuple[Input, ...] = (X,)
     matrices: tuple[str, ...] = ()
@@ -194,7 +194,11 @@ class Method:
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """Make the checked task for its inputs (matrices, sources, results, or paths) and arguments."""
-        task: Task = _function(self.home)(*inputs, **self.checked(arguments))
+        return self.task_of(self.arguments(**self.checked(arguments)), *inputs)
+
+    def task_of(self, arguments: Any, *inputs: object) -> Task:
+        """Make the task for arguments that are checked, an instance of the dataclass that declares them."""
+        task: Task = _function(self.home)(*inputs, arguments)
         return task
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import rankfold as rf
 from rankfold.methods.bits import choice
 from rankfold.methods.bits.folds import NearestBits, NearestSets
 from rankfold.methods.knn import sparse_rows
-from rankfold.methods.knn.knn import knn_task
+from rankfold.methods.knn.arguments import KNN
 from rankfold.pipeline.engine import pairs
 from rankfold.pipeline.errors import InputError, NonFiniteError
 from rankfold.pipeline.formats.arrays import SparseSource
@@ -235,7 +235,7 @@ def test_other_searches_refuse_sets(metric: str) -> None:
 def test_a_plan_counts_an_eighth_of_a_byte_for_a_column() -> None:
     """Rows that are held by a group are packed: the peak of many columns hardly grows with what fits."""
     x = np.lib.stride_tricks.as_strided(np.zeros(1, bool), (100_000, 1024), (0, 0))
-    bits = choice.set_fold(knn_task(x, 15, metric="hamming"), None)
+    bits = choice.set_fold(KNN.task(x, k=15, metric="hamming"), None)
     assert bits is not None
     more = bits.memory_bytes(90_000) - bits.memory_bytes(10_000)
     assert 80_000 * (128 + 8 + 240) <= more <= 80_000 * (128 + 8 + 240 + 64)
@@ -250,7 +250,7 @@ def test_sparse_rows_are_packed_where_that_is_less_work(columns: int, members: i
     x = sp.csr_array(
         (np.ones(len(indices), bool), indices, np.arange(0, len(indices) + 1, members)), (50, columns)
     )
-    task = knn_task(x, 3, metric="jaccard")
+    task = KNN.task(x, k=3, metric="jaccard")
     assert (choice.sparse_sides(task) is None) == packs
     assert isinstance(choice.set_fold(task, None), NearestBits if packs else NearestSets)
 

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 import rankfold as rf
 from rankfold.kernels.similarity.functions import Kind, Similarity
-from rankfold.methods.kernel_pca.kernel_pca import kernel_pca_task
+from rankfold.methods.kernel_pca.arguments import KERNEL_PCA
 from rankfold.methods.similarity.blocks import RowBlocks
 from rankfold.methods.similarity.operator import SimilarityMatrix
 from rankfold.pipeline.engine import sweep
@@ -231,7 +231,7 @@ def test_rows_are_read_in_their_turn_where_memory_is_short(tmp_path: Path) -> No
     x = samples(4000, 400).astype(np.float32)
     store = to_zarr(tmp_path / "x.zarr", x, (500, 400))
     how: dict[str, Any] = {"gamma": 1e-3, "tol": 1e-3}
-    task = kernel_pca_task(store, rank=2, **how)
+    task = KERNEL_PCA.task(store, rank=2, **how)
     least = next(m for m in range(40, 400) if _fits(task, m << 20))
     assert task.plan(Budget(2**33, 2)).slots != task.plan(Budget(least << 20, 2)).slots
     many = rf.kernel_pca(store, 2, **how, out=tmp_path / "many.zarr", memory="2GiB", threads=2)

@@ -17,7 +17,7 @@ from reference import same_bytes, to_group
 import rankfold as rf
 from rankfold.kernels.sparse.products import NARROW
 from rankfold.methods.nmf import in_memory
-from rankfold.methods.nmf.task import nmf_task
+from rankfold.methods.nmf.arguments import NMF
 from rankfold.pipeline.engine import blocks
 
 Array = npt.NDArray[Any]
@@ -88,7 +88,7 @@ def test_factors_are_those_of_the_dense_matrix(
     # Swept along the same side: the lines of a group are its long side here.
     x = counts(*((1500, 130) if by == "csr" else (130, 1500)), dtype)
     where = to_group(tmp_path / "x.zarr", x.asformat(by))
-    layout = nmf_task(where, rank=4)._layout("cpu")
+    layout = NMF.task(where, rank=4)._layout("cpu")
     assert way == "memory" or (0 < layout.fullest <= 2000 and len(layout.cut.panels) > 5)
     how = {"init": start_of(x, 4), "tol": 0, "passes": 4, **KINDS[kind]}
     sparse, dense = rf.nmf(where, 4, **how), rf.nmf(x.toarray(), 4, **how)
@@ -188,7 +188,7 @@ def test_what_has_no_place_is_refused_with_its_place(tmp_path: Path, way: str, l
 def test_threads_memory_and_chunks_change_no_byte(tmp_path: Path, way: str, loss: str, by: str) -> None:
     x = counts(*((6000, 60) if by == "csr" else (60, 6000))).asformat(by)
     where = to_group(tmp_path / "x.zarr", x)
-    assert nmf_task(where, rank=4)._layout("cpu").cut.stream_count > (way == "passes")
+    assert NMF.task(where, rank=4)._layout("cpu").cut.stream_count > (way == "passes")
     whole = rf.nmf(where, 4, loss=loss, threads=1, memory="1GiB")
     for threads, memory in ((2, "200MiB"), (7, "1GiB")):
         other = rf.nmf(where, 4, loss=loss, threads=threads, memory=memory)

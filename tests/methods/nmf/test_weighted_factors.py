@@ -16,7 +16,7 @@ from covers import cover
 from reference import same_bytes, to_group, to_zarr
 
 import rankfold as rf
-from rankfold.methods.nmf.task import nmf_task
+from rankfold.methods.nmf.arguments import NMF
 from rankfold.pipeline.engine.scheduler import Budget
 
 Array = npt.NDArray[Any]
@@ -393,7 +393,7 @@ def test_new_rows_are_solved_in_weighted_factors() -> None:
 
 
 def test_a_device_is_refused() -> None:
-    task = nmf_task(parts((300, 20), 3), 3, missing="ignore")
+    task = NMF.task(parts((300, 20), 3), rank=3, missing="ignore")
     with pytest.raises(rf.RankfoldError, match="no code for a GPU"):
         task.plan(Budget(2**30, 1, gpus=1))
 

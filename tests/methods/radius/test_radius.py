@@ -18,6 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import rankfold as rf
 from rankfold.methods.radius import estimate, radius
+from rankfold.methods.radius.arguments import RADIUS
 from rankfold.methods.tree.coordinates import wrap
 from rankfold.pipeline.errors import InputError, NonFiniteError, PlanError
 from rankfold.pipeline.planning.shape_only import ShapeOnly
@@ -186,7 +187,7 @@ def test_a_sample_tells_about_how_many_edges_there_are(monkeypatch: pytest.Monke
     x = np.random.default_rng(6).random((50_000, 3))
     edges = rf.radius_neighbors(x, 0.05).attrs["edges"]
     monkeypatch.setattr(estimate, "SAMPLE_ROWS", 5000)
-    guess = radius.radius_task(x, 0.05).estimate
+    guess = RADIUS.task(x, radius=0.05).estimate
     assert abs(guess.edges - edges) < 0.1 * edges and edges <= guess.most < 1.2 * edges
 
 
@@ -217,4 +218,4 @@ def test_nan_is_refused_with_its_place() -> None:
 
 def test_a_matrix_that_is_to_come_has_no_edges_to_count() -> None:
     shape = ShapeOnly.plain((100_000, 3), np.dtype(np.float64), "to come")
-    assert radius.radius_task(rf.open(shape, prepare="log1p"), 1.0).estimate.edges == 0
+    assert RADIUS.task(rf.open(shape, prepare="log1p"), radius=1.0).estimate.edges == 0

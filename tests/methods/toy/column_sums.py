@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
-from rankfold.methods.argument import Argument
+from rankfold.methods.argument import Argument, identity_of
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.registry import Method
@@ -41,7 +41,7 @@ def add_powers(x: npt.NDArray[Any], *, sums: npt.NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What it may be asked."""
+    """Arguments of the method."""
 
     powers: Annotated[int, Argument("powers of each number", least=1, below=9)] = 1
     absolute: Annotated[bool, Argument("sum absolute values")] = False
@@ -52,19 +52,18 @@ class Powers(OverPanels):
     """Fold of panels into sums."""
 
     panels: Panels
-    powers: int
-    absolute: bool
+    arguments: Arguments
     row_seconds: float
 
     kernels = (add_powers,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of each column."""
-        return {"sums": Sum((self.powers, self.panels.view.short)), "bad": BAD}
+        """Sums of each column, by power."""
+        return {"sums": Sum((self.arguments.powers, self.panels.view.short)), "bad": BAD}
 
     @property
     def beside_bytes(self) -> int:
-        """The powers of a grain."""
+        """Bytes of the powers of a grain."""
         return 3 * 8 * self.panels.view.short * self.cut.grain_rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -72,54 +71,53 @@ class Powers(OverPanels):
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x = numbers(grain.raw).astype(WIDE)
             if self.is_finite(state, work, grain, x):
-                add_powers(np.abs(x) if self.absolute else x, sums=state["sums"])
+                add_powers(np.abs(x) if self.arguments.absolute else x, sums=state["sums"])
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSums:
-    """A matrix whose columns are summed."""
+    """Task of a matrix whose columns are summed."""
 
     source: Source
-    powers: int
-    absolute: bool
+    arguments: Arguments
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
-        return {"kind": "column_sums", "powers": self.powers, "absolute": self.absolute}
+        """Everything besides the matrix that decides the sums."""
+        return {"kind": "column_sums", **identity_of(self.arguments)}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
-        return (Output("sums", (self.powers, self.source.shape[1]), WIDE),)
+        """The array of the result."""
+        return (Output("sums", (self.arguments.powers, self.source.shape[1]), WIDE),)
 
     def fold(self, slots: int) -> Powers:
         """The fold of the one pass."""
         view = View(self.source, Orientation.ROWS)
-        pieces = cut(view.grid, 8 * view.short, 8 * view.short * self.powers)
-        return Powers(Panels(view, pieces, slots, view.dtype), self.powers, self.absolute, 1e-9 * view.short)
+        pieces = cut(view.grid, 8 * view.short, 8 * view.short * self.arguments.powers)
+        return Powers(Panels(view, pieces, slots, view.dtype), self.arguments, 1e-9 * view.short)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
-        (rows, columns), sums = self.source.shape, 8 * self.source.shape[1] * self.powers
+        """Plan of the one pass."""
+        (rows, columns), powers = self.source.shape, self.arguments.powers
         outline = Outline(
             kind="column_sums",
             method="exact",
             source=self.source,
             dtype=WIDE,
             orientation=Orientation.ROWS,
-            rank=self.powers,
-            result_bytes=sums,
+            rank=powers,
+            result_bytes=8 * columns * powers,
         )
         sweep = one_sweep(
             outline,
             self.fold,
-            flops=2.0 * rows * columns * self.powers,
-            driver_bytes=2 * sums,
-            accumulator_bytes=sums,
+            flops=2.0 * rows * columns * powers,
+            driver_bytes=16 * columns * powers,
+            accumulator_bytes=8 * columns * powers,
         )
         return plan_task(outline, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Make the pass, and write the sums; returns the facts of the result."""
         state = run.pass_over_data("column_sums", self.fold(run.slots))
         refuse_bad(state, self.source)
         write_small(run.result, {"sums": state["sums"]}, "power", "column")
@@ -128,9 +126,9 @@ class ColumnSums:
         return facts
 
 
-def column_sums_task(x: object, powers: int = 1, *, absolute: bool = False) -> ColumnSums:
-    """What is to be summed, checked."""
-    return ColumnSums(open_source(x), powers, absolute)
+def column_sums_task(x: object, arguments: Arguments) -> ColumnSums:
+    """Make the task of a matrix; its arguments are checked."""
+    return ColumnSums(open_source(x), arguments)
 
 
 def warm_powers(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:

@@ -18,9 +18,10 @@ from reference import same_bytes, to_zarr
 from scipy.spatial import cKDTree
 
 import rankfold as rf
-from rankfold.methods.knn import knn
+from rankfold.methods.knn.arguments import KNN
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.radius import radius
+from rankfold.methods.radius.arguments import RADIUS
 from rankfold.methods.tree import search
 from rankfold.methods.tree.coordinates import PointReader, wrap
 from rankfold.methods.tree.plan import is_worth_it, visited_points
@@ -276,7 +277,7 @@ def test_memory_stays_below_the_plan(metric: str, dtype: str, tmp_path: Path) ->
     held = sum(a.nbytes for a in (*tree.tree, tree.places))
     assert held == held_bytes(reader) and most <= held + building_bytes(reader) + 2**20
     for itself in (True, False):
-        task = knn.knn_task(x, 15, queries=None if itself else x[:90_000], metric=metric)
+        task = KNN.task(x, k=15, queries=None if itself else x[:90_000], metric=metric)
         fold = search._fold(task, tree, tmp_path / f"r{itself}")
         task.create_outputs(SimpleNamespace(result=fold.result))  # type: ignore[arg-type]
         _, most = traced(lambda fold=fold: fold.step(fold.start(), Workspace(), *fold.cut.panel(0), 0))
@@ -285,7 +286,7 @@ def test_memory_stays_below_the_plan(metric: str, dtype: str, tmp_path: Path) ->
 
 def test_memory_of_edges_stays_below_the_plan(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((60_000, 3))
-    task = radius.radius_task(x, 0.06)
+    task = RADIUS.task(x, radius=0.06)
     tree = PointTree.read(PointReader(rf.open(x), "euclidean"), 1)
     count = task._count_fold(tree, None, tmp_path)
     create_output(tmp_path, "degrees", (len(x),), np.int64, (count.cut.panel_rows,))

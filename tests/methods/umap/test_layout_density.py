@@ -13,10 +13,10 @@ from sklearn.manifold import trustworthiness
 import rankfold as rf
 from rankfold.estimators import UMAP
 from rankfold.methods.fuzzy_graph.radii import LEAST
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import Densities, DensityGoal, embedding_radii
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import Layout
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -94,7 +94,7 @@ def test_radii_of_one_size_are_correlated_with_nothing() -> None:
 
 def test_forces_are_the_gradient_of_the_correlation() -> None:
     graph = graph_of(gaussian())
-    request = LayoutRequest.of(density=1.5, n_epochs=100)
+    request = UmapArguments(density=1.5, n_epochs=100)
     a, b = request.curve()
     edges = PullingEdges.of(graph, 100)
     goal = DensityGoal.of(graph.path, edges, request)
@@ -149,7 +149,7 @@ def test_density_of_weight_0_measures_alone() -> None:
 
 
 def test_radii_under_way_are_those_of_the_end() -> None:
-    graph, request = graph_of(gaussian()), LayoutRequest.of(density=2.0, n_epochs=60, learning_rate=0.01)
+    graph, request = graph_of(gaussian()), UmapArguments(density=2.0, n_epochs=60, learning_rate=0.01)
     edges = PullingEdges.of(graph, 60)
     start = np.random.default_rng(0).random((300, 2)).astype(np.float32)
     layout = Layout(start, edges, request, 60, 1, goal=DensityGoal.of(graph.path, edges, request))

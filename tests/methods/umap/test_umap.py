@@ -20,11 +20,10 @@ from sklearn.manifold import trustworthiness
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
 from rankfold.methods.umap.apart import boxes
-from rankfold.methods.umap.arguments import UMAP
+from rankfold.methods.umap.arguments import UMAP, UmapArguments
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.methods.umap.start import start_positions
 from rankfold.methods.umap.work import LayoutWork
 from rankfold.pipeline.engine.team.exchange import Exchange
@@ -55,10 +54,10 @@ def gaussian(rows: int = 300, columns: int = 5) -> Array:
 
 def test_the_curve_is_that_of_umap_learn() -> None:
     # What umap-learn finds for its defaults, and for min_dist 0.5 and spread 2.
-    np.testing.assert_allclose(LayoutRequest().curve(), (1.5769434603, 0.8950608780), rtol=1e-6)
+    np.testing.assert_allclose(UmapArguments().curve(), (1.5769434603, 0.8950608780), rtol=1e-6)
     umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
     for spread, min_dist in ((1.0, 0.1), (2.0, 0.5), (1.0, 0.0)):
-        found = LayoutRequest(spread=spread, min_dist=min_dist).curve()
+        found = UmapArguments(spread=spread, min_dist=min_dist).curve()
         # Fitted in units of spread: a sum of squares stops within 1.5e-8 of its least in either way.
         np.testing.assert_allclose(found, umap.find_ab_params(spread, min_dist), rtol=1e-6)
 
@@ -179,7 +178,7 @@ def test_default_layouts_are_as_good_as_those_of_umap_learn(graph: rf.Result, di
 def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Array) -> None:
     umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
     start = np.asarray(rf.pca(digits, 2, threads=1).scores)
-    a, b = LayoutRequest().curve()
+    a, b = UmapArguments().curve()
     theirs, _ = umap.simplicial_set_embedding(
         digits,
         graph.graph.tocoo(),
@@ -355,13 +354,13 @@ def test_an_init_of_another_kind_is_refused() -> None:
 )
 def test_forces_that_are_no_numbers_are_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        LayoutRequest.of(**UMAP.checked(asked))
+        UmapArguments(**UMAP.checked(asked)).check()
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.05, 1.0, 20.0])
 def test_a_curve_scales_with_its_spread(scale: float) -> None:
-    a, b = LayoutRequest.of(spread=scale, min_dist=0.1 * scale).curve()
-    one, power = LayoutRequest.of(spread=1.0, min_dist=0.1).curve()
+    a, b = UmapArguments(spread=scale, min_dist=0.1 * scale).curve()
+    one, power = UmapArguments(spread=1.0, min_dist=0.1).curve()
     assert b == pytest.approx(power)
     assert a == pytest.approx(one * scale ** (-2 * power))
 
@@ -399,7 +398,7 @@ def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -
     lists = rf.knn(gaussian(), 5, threads=1)
     graph = rf.fuzzy_graph(lists)
     edges = PullingEdges.of(graph, 6)
-    start, request = start_positions(None, 300, 2, 0), LayoutRequest()
+    start, request = start_positions(None, 300, 2, 0), UmapArguments()
     whole = Layout(start.copy(), edges, request, 6, 1)
     whole.run(0, lambda _: None)
     bounds = (0, *cuts, 300)
@@ -417,7 +416,7 @@ def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -
 
 
 def test_a_graph_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
-    work = LayoutWork(PullingEdges(tmp_path / "graph", 5, 1.0), LayoutRequest(), tmp_path / "p", (0, 3), 20.0)
+    work = LayoutWork(PullingEdges(tmp_path / "graph", 5, 1.0), UmapArguments(), tmp_path / "p", (0, 3), 20.0)
     with pytest.raises(rf.RankfoldError, match=r"a worker does not see .*graph, the graph that is laid out"):
         work.do_part(None)  # type: ignore[arg-type]  # not asked for
 

@@ -84,7 +84,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]
-        of_neighbors = {"haversine", "precomputed", *SET_METRICS} if name == "knn" else set()
+        of_neighbors = set() if name == "trustworthiness" else {"haversine", "precomputed", *SET_METRICS}
         assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *of_neighbors}
     assert models.STAGES["nmf"].model_fields["init"].default in INITS
 

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import Growable, opened
-from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS, KMEANS
+from rankfold.api.method_function import method_function, run_method
+from rankfold.methods.kmeans.arguments import KMEANS
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def kmeans(
-    x: object,
-    k: int | None = None,
-    *,
-    init: object = INITS[0],
-    n_init: int = DEFAULT_STARTS,
-    tol: float = DEFAULT_TOL,
-    passes: int = DEFAULT_PASSES,
-    seed: int = 0,
-    batch_rows: int | None = None,
-    weights: object = None,
-    **where: Unpack[Growable],
-) -> Result:
+@method_function(KMEANS)
+def kmeans(x: object, **arguments: Any) -> Result:
     """Clusters of the rows of a matrix that may be larger than memory, around their means.
 
     Parameters
@@ -96,5 +82,4 @@ def kmeans(
     >>> result.labels.shape, result.centers.shape
     ((60,), (2, 2))
     """
-    how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
-    return run(KMEANS.task(opened(x, where), k=k, init=init, weights=weights, **how), where)
+    return run_method(KMEANS, (x,), arguments)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.method_function import method_function, run_method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def spectral(
-    neighbors: object,
-    n_components: int = 2,
-    *,
-    tol: float = 1e-6,
-    passes: int = 10_000,
-    n_neighbors: int | None = None,
-    metric: str | None = None,
-    min_recall: float | None = None,
-    seed: int = 0,
-    quality: object = None,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(SPECTRAL)
+def spectral(neighbors: object, **arguments: Any) -> Result:
     """Laplacian eigenmaps: rows in few dimensions by eigenvectors of the Laplacian of their graph.
 
     Parameters
@@ -88,27 +74,11 @@ def spectral(
     >>> result.embedding.shape
     (60, 2)
     """
-    how: dict[str, object] = {"tol": tol, "passes": passes, "seed": seed, "quality": quality}
-    how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
-    return run(SPECTRAL.task(neighbors, n_components=n_components, **how), where)
+    return run_method(SPECTRAL, (neighbors,), arguments)
 
 
-@public
-def diffusion_map(
-    neighbors: object,
-    n_components: int = 2,
-    *,
-    alpha: float = 1.0,
-    t: int = 1,
-    tol: float = 1e-6,
-    passes: int = 10_000,
-    n_neighbors: int | None = None,
-    metric: str | None = None,
-    min_recall: float | None = None,
-    seed: int = 0,
-    quality: object = None,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(DIFFUSION_MAP)
+def diffusion_map(neighbors: object, **arguments: Any) -> Result:
     """Diffusion map: rows in few dimensions, whose distances compare how a random walk spreads from them.
 
     Parameters
@@ -155,6 +125,4 @@ def diffusion_map(
     >>> result.embedding.shape
     (60, 2)
     """
-    how: dict[str, object] = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
-    how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall, "quality": quality}
-    return run(DIFFUSION_MAP.task(neighbors, n_components=n_components, **how), where)
+    return run_method(DIFFUSION_MAP, (neighbors,), arguments)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import execute
-from rankfold.cluster.executor import choose_executor
-from rankfold.methods.chain import Chain
-from rankfold.methods.embedding.arguments import DEFAULT_K, EUCLIDEAN
-from rankfold.methods.embedding.preservation import preservation_task, share_in_common
-from rankfold.methods.embedding.trustworthiness import continuity_task, trustworthiness_task
-from rankfold.pipeline.engine.run import Progress
+from rankfold.api.execute import execute, executor_of
+from rankfold.api.method_function import method_function, options_of, where_of
+from rankfold.api.where import VIEW, Where
+from rankfold.methods.embedding.arguments import CONTINUITY, PRESERVATION, TRUSTWORTHINESS
+from rankfold.methods.embedding.preservation import Comparison, share_in_common
+from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.result import Result
@@ -50,24 +47,12 @@ class Quality:
         return f"<{self.kind} {self.value:.6g}{error}, {sample}, k={self.k}>"
 
 
-@public
-def trustworthiness(
-    x: object,
-    embedding: object,
-    k: int = DEFAULT_K,
-    *,
-    metric: str = EUCLIDEAN,
-    sample_rows: int | str | None = None,
-    seed: int = 0,
-    memory: str | int | None = None,
-    scratch: str | Path | None = None,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    device: str | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
-) -> Quality:
+UNUSED = (*VIEW, "out", "overwrite")
+"""Arguments that functions which return a number have not."""
+
+
+@method_function(TRUSTWORTHINESS, without=UNUSED)
+def trustworthiness(x: object, embedding: object, **arguments: Any) -> Quality:
     """To what extent neighbors in an embedding are neighbors in the data.
 
     Parameters
@@ -112,30 +97,11 @@ def trustworthiness(
     >>> rf.trustworthiness(x, x, k=5).value
     1.0
     """
-    where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
-    how = {**where, "memory": memory, "client": client}
-    task = trustworthiness_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
-    return _quality(task, how, scratch, progress)
+    return _quality(TRUSTWORTHINESS.task(x, embedding, **options_of(arguments)), where_of(arguments))
 
 
-@public
-def continuity(
-    x: object,
-    embedding: object,
-    k: int = DEFAULT_K,
-    *,
-    metric: str | Callable[..., float] = EUCLIDEAN,
-    sample_rows: int | str | None = None,
-    seed: int = 0,
-    memory: str | int | None = None,
-    scratch: str | Path | None = None,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    device: str | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
-) -> Quality:
+@method_function(CONTINUITY, without=UNUSED)
+def continuity(x: object, embedding: object, **arguments: Any) -> Quality:
     """To what extent neighbors in the data are neighbors in an embedding.
 
     It is trustworthiness with the roles exchanged: neighbors are found in ``x``, by ``metric``, and ranked
@@ -178,17 +144,12 @@ def continuity(
     >>> rf.continuity(x, x, k=5).value
     1.0
     """
-    where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
-    how = {**where, "memory": memory, "client": client}
-    task = continuity_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
-    return _quality(task, how, scratch, progress)
+    return _quality(CONTINUITY.task(x, embedding, **options_of(arguments)), where_of(arguments))
 
 
-def _quality(
-    task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
-) -> Quality:
+def _quality(task: Task, where: Where) -> Quality:
     """Find neighbors and rank them by one chain of tasks, and return the quality; all files are removed."""
-    executor, request = choose_executor(**how), task.request()
+    executor, request, scratch = executor_of(where), task.request(), where.get("scratch")
     if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
     temporary = TemporaryFolder()
@@ -196,7 +157,7 @@ def _quality(
     if scratch is not None:
         key = digest([request, task.source.fingerprint()])
         folder = Path(scratch).absolute() / f"rankfold-{request['kind']}-{key}"
-    options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
+    options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": where.get("progress")}
     result = execute(task, executor, out=folder / "ranks.zarr", **options)
     record, facts = result.run, result.attrs
     remove(folder)
@@ -205,7 +166,7 @@ def _quality(
     return Quality(request["kind"], *values, request["rows"], rows, request["k"], runs)
 
 
-@public
+@method_function(PRESERVATION, without=Where.__annotations__)
 def neighborhood_preservation(
     first: Result | str | Path, second: Result | str | Path, k: int | None = None
 ) -> Quality:
@@ -241,7 +202,7 @@ def neighborhood_preservation(
     >>> rf.neighborhood_preservation(near, near).value
     1.0
     """
-    task = preservation_task(first, second, k)
+    task = cast("Comparison", PRESERVATION.task(first, second, k=k))
     rows = task.source.shape[0]
     share, error = share_in_common(task.first, task.second, task.k)
     return Quality("neighborhood preservation", share, error, rows, rows, task.k)

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.method_function import method_function, run_method
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def umap(
-    neighbors: object,
-    *,
-    n_components: int = 2,
-    n_epochs: int | None = None,
-    min_dist: float = 0.1,
-    spread: float = 1.0,
-    a: float | None = None,
-    b: float | None = None,
-    negative_sample_rate: int = 5,
-    repulsion_strength: float = 1.0,
-    learning_rate: float = 1.0,
-    density: float | None = None,
-    density_share: float = 0.3,
-    density_shift: float = 0.1,
-    init: object = "spectral",
-    matrix: object = None,
-    n_neighbors: int | None = None,
-    metric: str | None = None,
-    min_recall: float | None = None,
-    seed: int = 0,
-    quality: object = None,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(UMAP)
+def umap(neighbors: object, **arguments: Any) -> Result:
     """UMAP: rows in few dimensions by the graph of their neighbors; the same bytes for any number of workers.
 
     Parameters
@@ -128,41 +102,11 @@ def umap(
     >>> result.embedding.shape
     (60, 2)
     """
-    numbers: dict[str, object] = {"n_components": n_components, "n_epochs": n_epochs, "seed": seed}
-    curve = {"min_dist": min_dist, "spread": spread, "a": a, "b": b}
-    forces: dict[str, object] = {
-        "negative_sample_rate": negative_sample_rate,
-        "repulsion_strength": repulsion_strength,
-    }
-    forces |= {"learning_rate": learning_rate, "density": density}
-    forces |= {"density_share": density_share, "density_shift": density_shift}
-    search = {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
-    more = {"init": init, "matrix": matrix, "quality": quality}
-    return run(UMAP.task(neighbors, **more, **numbers, **curve, **forces, **search), where)
+    return run_method(UMAP, (neighbors,), arguments)
 
 
-@public
-def tsne(
-    neighbors: object,
-    *,
-    n_components: int = 2,
-    perplexity: float | str | Sequence[float] = 30.0,
-    n_iter: int = 500,
-    early_exaggeration: float = 12.0,
-    early_exaggeration_iter: int = 250,
-    exaggeration: float = 1.0,
-    learning_rate: float | None = None,
-    initial_momentum: float = 0.8,
-    final_momentum: float = 0.8,
-    min_grad_norm: float = 1e-7,
-    init: object = "spectral",
-    matrix: object = None,
-    metric: str | None = None,
-    min_recall: float | None = None,
-    seed: int = 0,
-    quality: object = None,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(TSNE)
+def tsne(neighbors: object, **arguments: Any) -> Result:
     """t-SNE: rows in few dimensions, each with its neighbors around it; the same bytes for any workers.
 
     Parameters
@@ -240,31 +184,11 @@ def tsne(
     >>> result.embedding.shape
     (60, 2)
     """
-    steps: dict[str, object] = {"n_iter": n_iter, "early_exaggeration_iter": early_exaggeration_iter}
-    steps |= {"early_exaggeration": early_exaggeration, "exaggeration": exaggeration}
-    steps |= {"learning_rate": learning_rate, "min_grad_norm": min_grad_norm}
-    steps |= {"initial_momentum": initial_momentum, "final_momentum": final_momentum}
-    more: dict[str, object] = {"n_components": n_components, "perplexity": perplexity, "seed": seed}
-    more |= {"metric": metric, "min_recall": min_recall}
-    return run(TSNE.task(neighbors, init=init, matrix=matrix, quality=quality, **steps, **more), where)
+    return run_method(TSNE, (neighbors,), arguments)
 
 
-@public
-def isomap(
-    neighbors: object,
-    *,
-    n_components: int = 2,
-    n_landmarks: int | None = None,
-    landmarks: str = "farthest",
-    seed: int = 0,
-    disconnected: str = "refuse",
-    matrix: object = None,
-    n_neighbors: int | None = None,
-    metric: str | None = None,
-    min_recall: float | None = None,
-    quality: object = None,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(ISOMAP)
+def isomap(neighbors: object, **arguments: Any) -> Result:
     """Isomap: rows in few dimensions, whose distances approximate shortest paths in their neighbor graph.
 
     Parameters
@@ -334,7 +258,4 @@ def isomap(
     >>> result.embedding.shape
     (60, 2)
     """
-    numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
-    more: dict[str, object] = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
-    more |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall, "quality": quality}
-    return run(ISOMAP.task(neighbors, **numbers, **more), where)
+    return run_method(ISOMAP, (neighbors,), arguments)

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
-from rankfold.methods.kernel_pca.arguments import KERNEL_PCA, MOST_PASSES, TOL
-from rankfold.methods.nystroem.arguments import LANDMARKS, NYSTROEM
-from rankfold.methods.similarity.arguments import COEF0, DEGREE
+from rankfold.api.method_function import method_function, run_method
+from rankfold.methods.kernel_pca.arguments import KERNEL_PCA
+from rankfold.methods.nystroem.arguments import NYSTROEM
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def kernel_pca(
-    x: object,
-    rank: int,
-    *,
-    kernel: object = "rbf",
-    gamma: float | None = None,
-    degree: float = DEGREE,
-    coef0: float = COEF0,
-    tol: float = TOL,
-    passes: int = MOST_PASSES,
-    seed: int = 0,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(KERNEL_PCA)
+def kernel_pca(x: object, **arguments: Any) -> Result:
     """Principal components of rows in the space of a kernel function, without the matrix of all pairs.
 
     Parameters
@@ -91,23 +76,11 @@ def kernel_pca(
     >>> result.scores.shape
     (60, 2)
     """
-    how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "tol": tol}
-    return run(KERNEL_PCA.task(opened(x, where), rank=rank, **how, passes=passes, seed=seed), where)
+    return run_method(KERNEL_PCA, (x,), arguments)
 
 
-@public
-def nystroem(
-    x: object,
-    rank: int = 100,
-    *,
-    kernel: object = "rbf",
-    gamma: float | None = None,
-    degree: float = DEGREE,
-    coef0: float = COEF0,
-    landmarks: str = LANDMARKS[0],
-    seed: int = 0,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(NYSTROEM)
+def nystroem(x: object, **arguments: Any) -> Result:
     """Features of rows whose products approximate a kernel function, by similarities to landmarks.
 
     Parameters
@@ -164,5 +137,4 @@ def nystroem(
     >>> result.features.shape
     (60, 10)
     """
-    how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "landmarks": landmarks}
-    return run(NYSTROEM.task(opened(x, where), rank=rank, **how, seed=seed), where)
+    return run_method(NYSTROEM, (x,), arguments)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, Where, opened
+from rankfold.api.method_function import method_function, run_method
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.model import require_apart
 from rankfold.methods.model.transform import embedding_of
+from rankfold.methods.registry import Method
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.storage.result import Result
 
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.generic] | LazyArray
 
 
-@public
-def transform(
-    result: Result | str | Path,
-    x: object,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(TRANSFORM)
+def transform(result: Result | str | Path, x: object, **arguments: Any) -> Result:
     """Coordinates of new samples in the components of a result, or in an embedding, in one pass over them.
 
     Parameters
@@ -85,19 +81,11 @@ def transform(
     """
     if embedding_of(result) is None:
         _require_order("transform", result, x)
-    task = TRANSFORM.task(result, opened(x, where))
-    require_apart(where.get("out"), result)
-    return run(task, where)
+    return _run_apart(TRANSFORM, (result, x), arguments)
 
 
-@public
-def update(
-    result: Result | str | Path,
-    x: object,
-    *,
-    rank: int | None = None,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(UPDATE)
+def update(result: Result | str | Path, x: object, **arguments: Any) -> Result:
     """Update components, or singular triplets, of a result with new samples, in one pass over these.
 
     Parameters
@@ -143,17 +131,11 @@ def update(
     True
     """
     _require_order("update", result, x)
-    task = UPDATE.task(result, opened(x, where), rank=rank)
-    require_apart(where.get("out"), result)
-    return run(task, where)
+    return _run_apart(UPDATE, (result, x), arguments)
 
 
-@public
-def check(
-    result: Result | str | Path,
-    x: object,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(CHECK)
+def check(result: Result | str | Path, x: object, **arguments: Any) -> Result:
     """Residuals and orthogonality of the factors of a result, by one more pass over its matrix.
 
     Parameters
@@ -196,20 +178,11 @@ def check(
     True
     """
     _require_order("check", result, x)
-    task = CHECK.task(result, opened(x, where))
-    require_apart(where.get("out"), result)
-    return run(task, where)
+    return _run_apart(CHECK, (result, x), arguments)
 
 
-@public
-def reconstruct(
-    result: Result | str | Path,
-    *,
-    rank: int | None = None,
-    row_range: slice | None = None,
-    physical: bool = False,
-    **where: Unpack[Where],
-) -> Matrix:
+@method_function(RECONSTRUCT)
+def reconstruct(result: Result | str | Path, **arguments: Any) -> Matrix:
     """Reconstruct a matrix from its leading components, after the steps of ``prepare`` or before them.
 
     Parameters
@@ -252,12 +225,18 @@ def reconstruct(
     >>> np.allclose(rf.reconstruct(rf.svd(x), row_range=slice(0, 5)), x[:5])
     True
     """
-    task = RECONSTRUCT.task(result, rank=rank, row_range=row_range, physical=physical)
-    require_apart(where.get("out"), result)
-    return run(task, where).X
+    return _run_apart(RECONSTRUCT, (result,), arguments).X
 
 
 def _require_order(name: str, result: object, x: object) -> None:
     """Raise if a result and a matrix are given in the wrong order."""
     if isinstance(x, Result) or not isinstance(result, Result | str | os.PathLike):
         raise ArgumentError(f"{name} takes a result first, then the matrix: rankfold.{name}(result, x)")
+
+
+def _run_apart(method: Method, inputs: tuple[object, ...], arguments: Mapping[str, Any]) -> Result:
+    """Run a method whose first input is a result, which its output must not overlap."""
+    result = inputs[0]
+    if isinstance(result, Result | str | Path):
+        require_apart(arguments.get("out"), result)
+    return run_method(method, inputs, arguments)

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import Growable, OfMatrix, Where, opened
+from rankfold.api.method_function import method_function, run_method
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.index.arguments import INDEX
-from rankfold.methods.knn.arguments import DEFAULT_K, KNN
-from rankfold.methods.radius.arguments import MOST_EDGES, RADIUS
+from rankfold.methods.knn.arguments import KNN
+from rankfold.methods.radius.arguments import RADIUS
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def knn(
-    x: object,
-    k: int = DEFAULT_K,
-    *,
-    queries: object = None,
-    base: Result | str | Path | None = None,
-    index: Result | str | Path | None = None,
-    metric: str | Callable[..., float] = "euclidean",
-    symmetric: str | None = None,
-    box: str | float | Sequence[float] | None = None,
-    solver: str = "auto",
-    min_recall: float | None = None,
-    partition_rows: int | None = None,
-    seed: int = 0,
-    **where: Unpack[Growable],
-) -> Result:
+@method_function(KNN)
+def knn(x: object, **arguments: Any) -> Result:
     """The k nearest neighbors of every row of a matrix that may be larger than memory; exactly, unless a
     recall is enough.
 
@@ -113,28 +95,11 @@ def knn(
     >>> result.indices[:, 0].tolist(), result.distances[:, 0].tolist()
     ([1, 0, 1, 2, 3], [1.0, 1.0, 3.0, 5.0, 7.0])
     """
-    request: dict[str, object] = {
-        "queries": queries,
-        "base": base,
-        "index": index,
-        "metric": metric,
-        "symmetric": symmetric,
-        "box": box,
-    }
-    request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
-    task = KNN.task(opened(x, where), k=k, solver=solver, **request)
-    return run(task, where)
+    return run_method(KNN, (x,), arguments)
 
 
-@public
-def index(
-    x: object,
-    *,
-    metric: str = "euclidean",
-    partition_rows: int | None = None,
-    seed: int = 0,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(INDEX)
+def index(x: object, **arguments: Any) -> Result:
     """Rows of a matrix that may be larger than memory, sorted by partition, for ``knn(new, index=...)``.
 
     Parameters
@@ -182,21 +147,11 @@ def index(
     >>> result.indices.shape
     (5, 3)
     """
-    request = {"metric": metric, "partition_rows": partition_rows, "seed": seed}
-    return run(INDEX.task(opened(x, where), **request), where)
+    return run_method(INDEX, (x,), arguments)
 
 
-@public
-def radius_neighbors(
-    x: object,
-    radius: float,
-    *,
-    queries: object = None,
-    metric: str = "euclidean",
-    box: str | float | Sequence[float] | None = None,
-    max_edges: int = MOST_EDGES,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(RADIUS)
+def radius_neighbors(x: object, **arguments: Any) -> Result:
     """All neighbors of every row within a radius, exactly, as a graph that may be larger than memory.
 
     Parameters
@@ -248,23 +203,11 @@ def radius_neighbors(
     >>> result.degrees[:].tolist()
     [1, 2, 2, 2, 1]
     """
-    request = {"queries": queries, "metric": metric, "box": box, "max_edges": max_edges}
-    return run(RADIUS.task(opened(x, where), radius=radius, **request), where)
+    return run_method(RADIUS, (x,), arguments)
 
 
-@public
-def fuzzy_graph(
-    neighbors: Result | str | Path,
-    k: int | None = None,
-    *,
-    set_op_mix_ratio: float = 1.0,
-    local_connectivity: float = 1.0,
-    targets: object = None,
-    target_metric: str = "categorical",
-    target_weight: float = 0.5,
-    radii: bool = False,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(FUZZY_GRAPH)
+def fuzzy_graph(neighbors: Result | str | Path, **arguments: Any) -> Result:
     """UMAP's graph of neighbors with weights between 0 and 1, from lists that may be larger than memory.
 
     Parameters
@@ -323,20 +266,11 @@ def fuzzy_graph(
     >>> neighbors = rf.knn(np.random.default_rng(0).normal(size=(60, 8)), 5)
     >>> graph = rf.fuzzy_graph(neighbors)
     """
-    more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
-    beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
-    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside, radii=radii), where)
+    return run_method(FUZZY_GRAPH, (neighbors,), arguments)
 
 
-@public
-def combine_graphs(
-    first: Result | str | Path,
-    second: Result | str | Path,
-    *,
-    rule: str = "intersection",
-    weight: float = 0.5,
-    **where: Unpack[Where],
-) -> Result:
+@method_function(COMBINE_GRAPHS)
+def combine_graphs(first: Result | str | Path, second: Result | str | Path, **arguments: Any) -> Result:
     """Combine two graphs of the same rows into one: their intersection or union.
 
     Parameters
@@ -381,4 +315,4 @@ def combine_graphs(
     >>> first, second = (rf.fuzzy_graph(rf.knn(part, 5)) for part in (x[:, :4], x[:, 4:]))
     >>> both = rf.combine_graphs(first, second, rule="union")
     """
-    return run(COMBINE_GRAPHS.task(first, second, rule=rule, weight=weight), where)
+    return run_method(COMBINE_GRAPHS, (first, second), arguments)

@@ -4,31 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import Growable, OfMatrix, opened
-from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
+from rankfold.api.method_function import method_function, run_method
+from rankfold.methods.nmf.arguments import NMF
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def svd(
-    x: object,
-    rank: int | None = None,
-    *,
-    tol: float | None = None,
-    solver: str = "auto",
-    passes: int | None = None,
-    oversampling: int | None = None,
-    seed: int = 0,
-    with_rows: bool = True,
-    precision: str | None = None,
-    missing: str = "raise",
-    **where: Unpack[Growable],
-) -> Result:
+@method_function(SVD)
+def svd(x: object, **arguments: Any) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
 
     Parameters
@@ -90,29 +75,11 @@ def svd(
     >>> np.allclose(result.U * result.s @ result.Vt, x)
     True
     """
-    flags: Any = {"with_rows": with_rows, "precision": precision, "missing": missing}
-    task = SVD.task(opened(x, where), rank, tol, solver, passes, oversampling, seed, **flags)
-    return run(task, where)
+    return run_method(SVD, (x,), arguments)
 
 
-@public
-def pca(
-    x: object,
-    rank: int | None = None,
-    *,
-    tol: float | None = None,
-    solver: str = "auto",
-    passes: int | None = None,
-    oversampling: int | None = None,
-    seed: int = 0,
-    center: bool = True,
-    scale: bool = False,
-    whiten: bool = False,
-    with_rows: bool = True,
-    precision: str | None = None,
-    missing: str = "raise",
-    **where: Unpack[Growable],
-) -> Result:
+@method_function(PCA)
+def pca(x: object, **arguments: Any) -> Result:
     """Principal components of samples in rows, centered without an additional pass.
 
     Parameters
@@ -164,22 +131,11 @@ def pca(
     ((60, 2), (2, 8))
     >>> share = result.explained_variance_ratio.sum()
     """
-    flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
-    kinds: Any = {"precision": precision, "missing": missing}
-    x = opened(x, where)
-    task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, **kinds, **flags)
-    return run(task, where)
+    return run_method(PCA, (x,), arguments)
 
 
-@public
-def qr(
-    x: object,
-    *,
-    passes: int | None = None,
-    seed: int = 0,
-    with_rows: bool = True,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(QR)
+def qr(x: object, **arguments: Any) -> Result:
     """QR factorization of a matrix that may be larger than memory.
 
     Parameters
@@ -224,33 +180,11 @@ def qr(
     >>> result.Q.shape, result.R.shape
     ((60, 8), (8, 8))
     """
-    task = QR.task(opened(x, where), passes=passes, seed=seed, with_rows=with_rows)
-    return run(task, where)
+    return run_method(QR, (x,), arguments)
 
 
-@public
-def nmf(
-    x: object,
-    rank: int,
-    *,
-    weights: object = None,
-    missing: str = "raise",
-    row_weights: object = None,
-    loss: str = "frobenius",
-    solver: str = "auto",
-    init: object = "auto",
-    alpha_W: float = 0.0,
-    alpha_H: float | str = "same",
-    l1_ratio: float = 0.0,
-    constraint_W: str | float = "nonnegative",
-    constraint_H: str | float = "nonnegative",
-    tol: float = DEFAULT_FALL,
-    grad_tol: float = 0.0,
-    time_limit: float = 0.0,
-    passes: int | None = None,
-    seed: int = 0,
-    **where: Unpack[Growable],
-) -> Result:
+@method_function(NMF)
+def nmf(x: object, **arguments: Any) -> Result:
     """Nonnegative factors of a nonnegative matrix that may be larger than memory.
 
     Parameters
@@ -322,9 +256,4 @@ def nmf(
     >>> result.W.shape, result.H.shape
     ((60, 3), (3, 8))
     """
-    counts = {"weights": weights, "missing": missing, "row_weights": row_weights}
-    how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
-    penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
-    ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
-    task = NMF.task(opened(x, where), rank=rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
-    return run(task, where)
+    return run_method(NMF, (x,), arguments)

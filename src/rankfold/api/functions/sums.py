@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from rankfold.api.arguments import public
-from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
-from rankfold.methods.sums.arguments import DEFAULT_TOL, DENSITY, DENSITY_TOL, KERNEL_SUM
+from rankfold.api.method_function import method_function, run_method
+from rankfold.methods.sums.arguments import DENSITY, KERNEL_SUM
 from rankfold.pipeline.storage.result import Result
 
 
-@public
-def kernel_sum(
-    x: object,
-    weights: object = None,
-    *,
-    targets: object = None,
-    kernel: str = "gravity",
-    softening: float = 0.0,
-    bandwidth: float | None = None,
-    forces: bool = True,
-    tol: float = DEFAULT_TOL,
-    seed: int = 0,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(KERNEL_SUM)
+def kernel_sum(x: object, **arguments: Any) -> Result:
     """Sums of a kernel over all rows, at every row or elsewhere, and forces: N bodies, charges, smoothing.
 
     Parameters
@@ -89,23 +75,11 @@ def kernel_sum(
     >>> x = np.random.default_rng(0).normal(size=(60, 3))
     >>> result = rf.kernel_sum(x, kernel="gaussian", bandwidth=1.0)
     """
-    request = {"kernel": kernel, "softening": softening, "bandwidth": bandwidth, "forces": forces}
-    request |= {"targets": targets, "tol": tol, "seed": seed}
-    return run(KERNEL_SUM.task(opened(x, where), weights=weights, **request), where)
+    return run_method(KERNEL_SUM, (x,), arguments)
 
 
-@public
-def density(
-    x: object,
-    targets: object = None,
-    *,
-    bandwidth: float | str = 1.0,
-    kernel: str = "gaussian",
-    weights: object = None,
-    tol: float = DENSITY_TOL,
-    seed: int = 0,
-    **where: Unpack[OfMatrix],
-) -> Result:
+@method_function(DENSITY)
+def density(x: object, **arguments: Any) -> Result:
     """Kernel density estimate: logarithm of the density from which samples are drawn.
 
     Parameters
@@ -157,5 +131,4 @@ def density(
     >>> import rankfold as rf
     >>> result = rf.density(np.random.default_rng(0).normal(size=(60, 3)), bandwidth=0.5)
     """
-    request = {"bandwidth": bandwidth, "kernel": kernel, "weights": weights, "tol": tol, "seed": seed}
-    return run(DENSITY.task(opened(x, where), targets=targets, **request), where)
+    return run_method(DENSITY, (x,), arguments)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.knn.arguments import ALIASES, NAMES
+from rankfold.methods.knn.arguments import ALIASES, NAMES, Metric
 from rankfold.methods.registry import Input, Method, X
 
 DEFAULT_K = 5
@@ -17,24 +17,48 @@ INITS = (SPECTRAL, RANDOM, PCA, CUSTOM)
 """Initial positions of rows of an embedding; the last is for callers who give positions, not a name."""
 
 StartMatrix = Annotated[
-    str | None, Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE")
+    str | None,
+    Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE", identity=False),
+]
+Quality = Annotated[
+    str | None,
+    Argument(
+        "matrix of the rows, by which the embedding is measured",
+        holds="matrix",
+        metavar="STORE",
+        identity=False,
+    ),
 ]
 
 EMBEDDING = Input("embedding")
 
+Count = Annotated[int, Argument("neighbors of each row", least=1, positional=True)]
+SampleRows = Annotated[
+    int | str | None, Argument('rows that are looked at, or "all"; at most 5000 by default', least=2)
+]
+Seed = Annotated[int, Argument("key of the rows that are looked at", least=0, below=2**64)]
+
 
 @dataclass(frozen=True, slots=True)
-class RankArguments:
-    """Arguments of ``rankfold.trustworthiness`` and ``rankfold.continuity``."""
+class TrustworthinessArguments:
+    """Arguments of ``rankfold.trustworthiness``."""
 
-    k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
+    k: Count = DEFAULT_K
     metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
         EUCLIDEAN
     )
-    sample_rows: Annotated[
-        int | str | None, Argument('rows that are looked at, or "all"; at most 5000 by default', least=2)
-    ] = None
-    seed: Annotated[int, Argument("key of the rows that are looked at", least=0, below=2**64)] = 0
+    sample_rows: SampleRows = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuityArguments:
+    """Arguments of ``rankfold.continuity``."""
+
+    k: Count = DEFAULT_K
+    metric: Metric = EUCLIDEAN
+    sample_rows: SampleRows = None
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +66,15 @@ class PreservationArguments:
     """Arguments of ``rankfold.neighborhood_preservation``."""
 
     k: Annotated[
-        int | None, Argument("neighbors that are compared; all that both have by default", least=1)
+        int | None,
+        Argument("neighbors that are compared; all that both have by default", least=1, positional=True),
     ] = None
 
 
 TRUSTWORTHINESS = Method(
     "trustworthiness",
     "Whether neighbors in an embedding are neighbors in the data.",
-    RankArguments,
+    TrustworthinessArguments,
     "rankfold.methods.embedding.trustworthiness:trustworthiness_task",
     inputs=(X, EMBEDDING),
     loops="rankfold.methods.embedding.warm:warm_quality",
@@ -58,7 +83,7 @@ TRUSTWORTHINESS = Method(
 CONTINUITY = Method(
     "continuity",
     "Whether neighbors in the data are neighbors in an embedding.",
-    RankArguments,
+    ContinuityArguments,
     "rankfold.methods.embedding.trustworthiness:continuity_task",
     inputs=(X, EMBEDDING),
     loops="rankfold.methods.embedding.warm:warm_quality",

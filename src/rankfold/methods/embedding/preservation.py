@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import integer
+from rankfold.methods.embedding.arguments import PreservationArguments
 from rankfold.methods.knn.graph import CHUNK_BYTES
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
@@ -143,7 +144,9 @@ class Comparison:
         return facts
 
 
-def preservation_task(first: Result | str | Path, second: Result | str | Path, k: int | None) -> Comparison:
-    """Check the arguments of ``rankfold.neighborhood_preservation`` and make the task."""
+def preservation_task(
+    first: Result | str | Path, second: Result | str | Path, arguments: PreservationArguments
+) -> Comparison:
+    """Make the task of ``rankfold.neighborhood_preservation``."""
     one, two = (each if isinstance(each, Result) else Result(each) for each in (first, second))
-    return Comparison.of(one, two, k)
+    return Comparison.of(one, two, arguments.k)

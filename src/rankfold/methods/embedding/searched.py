@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
@@ -152,17 +152,30 @@ def _of_matrix(task: Task, source: Source, identity: dict[str, Any]) -> Task:
     return Chain(identity, (*before, named))
 
 
-def search_of(k: int, metric: object, min_recall: object) -> Search:
+class SearchArguments(Protocol):
+    """Arguments of a method that searches a matrix for neighbors first."""
+
+    @property
+    def metric(self) -> str | None:
+        """Metric of the search; None for the default."""
+
+    @property
+    def min_recall(self) -> float | None:
+        """Share of true neighbors that is enough; None for the default."""
+
+
+def search_of(k: int, arguments: SearchArguments) -> Search:
     """Make the parameters of a search from a caller's arguments; ``k`` does not count the row itself."""
     if k < 1:
         raise InputError(f"n_neighbors={k + 1} counts each row itself: ask for 2 at least")
-    recall = None if min_recall is None else float(min_recall)  # type: ignore[arg-type]
-    return Search(k, EUCLIDEAN if metric is None else str(metric), recall)
+    metric = EUCLIDEAN if arguments.metric is None else str(arguments.metric)
+    return Search(k, metric, arguments.min_recall)
 
 
-def require_unsaid(neighbors: object, **said: object) -> None:
+def require_unsaid(neighbors: object, arguments: SearchArguments) -> None:
     """Raise ``InputError`` if arguments of a search are given although ``neighbors`` is the result of one."""
-    given = [name for name, value in said.items() if value is not None]
+    names = ("n_neighbors", "metric", "min_recall")
+    given = [name for name in names if getattr(arguments, name, None) is not None]
     if given:
         name = neighbors.path if isinstance(neighbors, Result) else neighbors
         raise InputError(

@@ -31,10 +31,11 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.arguments import EUCLIDEAN
+from rankfold.methods.embedding.arguments import EUCLIDEAN, ContinuityArguments, TrustworthinessArguments
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, MeasureThresholds, RowGroup
 from rankfold.methods.embedding.quality_plan import ResidentSweeps, plan_embedding_quality
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import NeighborRequest, compared_rows
@@ -116,9 +117,7 @@ class EmbeddingQuality:
         """Task of searching ``neighbor_source`` for the neighbors of these rows; see ``with_lists``."""
         queries = None if self.sample is None else select(neighbor_source, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
-        return Neighbors.of(
-            neighbor_source, queries, NeighborRequest.of(self.k + (queries is not None), metric, None)
-        )
+        return Neighbors.of(neighbor_source, queries, _request(self.k + (queries is not None), metric))
 
     def request(self) -> dict[str, Any]:
         """Everything that decides the measure besides the matrix, for JSON."""
@@ -239,7 +238,7 @@ class EmbeddingQuality:
 
     def _neighbors(self) -> Neighbors:
         """A search in the matrix itself, used for ``choose_shift`` alone."""
-        return Neighbors(self.source, None, NeighborRequest(self.k, self.parameters.metric))
+        return Neighbors(self.source, None, _request(self.k, self.parameters.metric))
 
     def _open_sample(self, run: Run) -> Source:
         """Write the sampled rows to a store of their own, and open it; the matrix itself if all are used."""
@@ -325,25 +324,24 @@ def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
     return dataclasses.replace(task, lists=lists)
 
 
+def _request(k: int, metric: str | Callable[..., float]) -> NeighborRequest:
+    """Request of the k nearest neighbors of each row."""
+    return NeighborRequest.of(KnnArguments(k, metric=metric))  # type: ignore[arg-type]
+
+
 # The chain ----------------------------------------------------------------------------------------
 
 
-def trustworthiness_task(x: object, embedding: object, **arguments: Any) -> Chain:
-    """Chain that finds neighbors in the embedding and ranks them in the data.
-
-    Takes the arguments of ``rankfold.trustworthiness``.
-    """
-    metric = arguments.pop("metric")
-    return _chain("trustworthiness", open_source(x), open_source(embedding), metric, EUCLIDEAN, arguments)
+def trustworthiness_task(x: object, embedding: object, arguments: TrustworthinessArguments) -> Chain:
+    """Chain that finds neighbors in the embedding and ranks them in the data."""
+    ranks, neighbors = open_source(x), open_source(embedding)
+    return _chain("trustworthiness", ranks, neighbors, arguments.metric, EUCLIDEAN, arguments)
 
 
-def continuity_task(x: object, embedding: object, **arguments: Any) -> Chain:
-    """Chain that finds neighbors in the data and ranks them in the embedding.
-
-    Takes the arguments of ``rankfold.continuity``.
-    """
-    metric = arguments.pop("metric")
-    return _chain("continuity", open_source(embedding), open_source(x), EUCLIDEAN, metric, arguments)
+def continuity_task(x: object, embedding: object, arguments: ContinuityArguments) -> Chain:
+    """Chain that finds neighbors in the data and ranks them in the embedding."""
+    ranks, neighbors = open_source(embedding), open_source(x)
+    return _chain("continuity", ranks, neighbors, EUCLIDEAN, arguments.metric, arguments)
 
 
 def _chain(
@@ -352,14 +350,14 @@ def _chain(
     neighbor_source: Source,
     metric: str,
     near: str | Callable[..., float],
-    arguments: dict[str, Any],
+    arguments: TrustworthinessArguments | ContinuityArguments,
 ) -> Chain:
     """Chain that finds neighbors on one side by ``near``, and ranks them on the other by ``metric``."""
     require_same_rows(neighbor_source, rank_source)
-    ranks = EmbeddingQuality.of(
-        rank_source,
-        EmbeddingQualityRequest.of(kind, rank_source, neighbor_source, metric=metric, **arguments),
+    asked = EmbeddingQualityRequest.of(
+        kind, rank_source, neighbor_source, arguments.k, metric, arguments.sample_rows, arguments.seed
     )
+    ranks = EmbeddingQuality.of(rank_source, asked)
     search = ranks.search(neighbor_source, near)
     links = (
         Link("neighbors", search),

@@ -27,10 +27,11 @@ NEIGHBORS = 15
 
 Neighbors = Annotated[
     int | None,
-    Argument("of each row of a matrix, the row itself counted; 15 by default", least=1),
+    Argument("of each row of a matrix, the row itself counted; 15 by default", least=1, identity=False),
 ]
 Metric = Annotated[
-    str | None, Argument("by which neighbors in a matrix are found: one of knn; euclidean by default")
+    str | None,
+    Argument("by which neighbors in a matrix are found: one of knn; euclidean by default", identity=False),
 ]
 Recall = Annotated[
     float | None,
@@ -39,6 +40,7 @@ Recall = Annotated[
         "15 columns, and 0.95 above",
         least=0,
         below=1,
+        identity=False,
     ),
 ]
 
@@ -48,7 +50,8 @@ class FuzzyArguments:
     """Arguments of ``rankfold.fuzzy_graph``."""
 
     k: Annotated[
-        int | None, Argument("nearest neighbors of each row that count; all by default", least=1)
+        int | None,
+        Argument("nearest neighbors of each row that count; all by default", least=1, positional=True),
     ] = None
     set_op_mix_ratio: Annotated[
         float, Argument("1 for the union of what both rows of a pair say, 0 for the intersection", least=0)

@@ -9,7 +9,13 @@ from typing import Any
 
 from rankfold.methods.argument import number
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.fuzzy_graph.arguments import CATEGORICAL, GRAPHS, HALF, ONE_SIDED, RULES, TARGET_METRICS
+from rankfold.methods.fuzzy_graph.arguments import (
+    CATEGORICAL,
+    GRAPHS,
+    ONE_SIDED,
+    CombineArguments,
+    FuzzyArguments,
+)
 from rankfold.methods.fuzzy_graph.combination.combined import CombinedGraph, most_edges
 from rankfold.methods.fuzzy_graph.combination.rules import (
     MOST_RIGHT,
@@ -23,43 +29,31 @@ from rankfold.methods.fuzzy_graph.combination.targets import digest_of, label_co
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metric_of
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, result_of
-from rankfold.pipeline.text import suggest_name
 
 
-def fuzzy_graph_task(
-    neighbors: Result | str | Path,
-    k: object = None,
-    *,
-    set_op_mix_ratio: object = ONE_SIDED,
-    local_connectivity: object = 1.0,
-    targets: object = None,
-    target_metric: str = CATEGORICAL,
-    target_weight: object = HALF,
-    radii: bool = False,
-) -> FuzzyGraph | Chain:
-    """Make the checked task from the arguments of ``rankfold.fuzzy_graph``."""
+def fuzzy_graph_task(neighbors: Result | str | Path, arguments: FuzzyArguments) -> FuzzyGraph | Chain:
+    """Make the task of a graph of stored lists of neighbors."""
     result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
-    ratio = number("set_op_mix_ratio", set_op_mix_ratio)
-    connectivity = number("local_connectivity", local_connectivity)
-    graph = FuzzyGraph.of(StoredLists.of(result, k), ratio, connectivity, radii=radii)
-    if target_metric not in TARGET_METRICS:
-        raise InputError(
-            f"target_metric {target_metric!r} is not known"
-            f"{suggest_name(target_metric, TARGET_METRICS)}: take {' or '.join(TARGET_METRICS)}"
-        )
-    weight = _share("target_weight", target_weight)
-    if targets is None:
+    graph = FuzzyGraph.of(
+        StoredLists.of(result, arguments.k),
+        arguments.set_op_mix_ratio,
+        arguments.local_connectivity,
+        radii=arguments.radii,
+    )
+    weight = _share("target_weight", arguments.target_weight)
+    if arguments.targets is None:
         return graph
     rows = graph.lists.rows
-    if target_metric == CATEGORICAL:
-        return _labeled(graph, label_codes(targets, rows), weight)
-    return _beside_targets(graph, target_matrix(targets, rows), weight)
+    if arguments.target_metric == CATEGORICAL:
+        return _labeled(graph, label_codes(arguments.targets, rows), weight)
+    return _beside_targets(graph, target_matrix(arguments.targets, rows), weight)
 
 
 def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
@@ -74,7 +68,7 @@ def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
 def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
     """Chain of tasks: the graph of stored lists, that of neighbors by targets, and their intersection."""
     rows, k = graph.lists.rows, graph.lists.k
-    search = Neighbors.of(targets, None, NeighborRequest.of(k, "euclidean", None))
+    search = Neighbors.of(targets, None, NeighborRequest.of(KnnArguments(k)))
     of_targets = FuzzyGraph.of(StoredLists.of(imagined_lists(rows, k), None), ONE_SIDED, 1.0)
     identity = {**graph.request(), "targets": targets.fingerprint(), "target_weight": weight}
     identity["target_metric"] = "euclidean"
@@ -107,13 +101,9 @@ def _with_graphs(task: CombinedGraph, *names: str) -> Callable[[Mapping[str, Pat
 
 
 def combine_graphs_task(
-    first: Result | str | Path,
-    second: Result | str | Path,
-    *,
-    rule: str = RULES[0],
-    weight: object = HALF,
+    first: Result | str | Path, second: Result | str | Path, arguments: CombineArguments
 ) -> CombinedGraph:
-    """Make the checked task from the arguments of ``rankfold.combine_graphs``."""
+    """Make the task of two graphs of the same rows as one."""
     wanted = "a result of fuzzy_graph, as of rf.fuzzy_graph(rf.knn(x, k=14))"
     results = [result_of("combine_graphs", each, wanted) for each in (first, second)]
     for each in results:
@@ -126,9 +116,7 @@ def combine_graphs_task(
             f"the first graph is of {one.shape[0]} rows, the second of {two.shape[0]}. Give two of the same "
             "rows, in the same order"
         )
-    if rule not in RULES:
-        raise InputError(f"rule {rule!r} is not known{suggest_name(rule, RULES)}: take {' or '.join(RULES)}")
-    share = _share("weight", weight)
+    rule, share = arguments.rule, _share("weight", arguments.weight)
     edges = sum(most_edges(each) for each in results)
     make = _intersection(share) if rule == "intersection" else _union
     identity: dict[str, Any] = {"kind": "combine_graphs", "rule": rule, "second": two.fingerprint()}

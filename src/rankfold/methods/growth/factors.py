@@ -19,6 +19,7 @@ import numpy.typing as npt
 from rankfold.methods.growth.growth import Step
 from rankfold.methods.growth.join_rows import JoinRows
 from rankfold.methods.growth.rows import new_rows
+from rankfold.methods.nmf.arguments import NmfArguments
 from rankfold.methods.nmf.nmf import SUMS, Nonnegative, compression_of
 from rankfold.methods.nmf.passes.frobenius import NmfIteration, NonnegativePass
 from rankfold.methods.nmf.request import CustomStart, FactorRequest
@@ -242,7 +243,7 @@ def grow_factors(task: Task, earlier: Result | None, first: int, grows: str) -> 
 def _require_sums(task: Nonnegative, grows: str) -> None:
     """Raise ``InputError`` for a factorization that cannot grow by sums over rows."""
     parameters, (rows, columns) = task.parameters, task.source.shape
-    plain = FactorRequest(parameters.rank)
+    plain = FactorRequest.of("auto", NmfArguments(parameters.rank))
     for name in ("loss", "alpha_w", "alpha_h", "constraint_w", "constraint_h"):
         if getattr(parameters, name) != getattr(plain, name) and grows == "rows":
             raise InputError(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.index.arguments import IndexArguments
 from rankfold.methods.index.layout import IndexLayout
 from rankfold.methods.index.request import IndexRequest
 from rankfold.methods.index.sort_rows import SortRows
@@ -183,10 +184,8 @@ class IndexRows:
         return SortRows(layout.stored, *places, runs, centers, self.parameters.code, result)
 
 
-def index_task(
-    x: object, *, metric: str = "euclidean", partition_rows: int | None = None, seed: int = 0
-) -> IndexRows:
-    """Check the arguments of ``rankfold.index`` and make the task."""
-    source, request = open_source(x), IndexRequest.of(metric, partition_rows, seed)
+def index_task(x: object, arguments: IndexArguments) -> IndexRows:
+    """Make the task of an index of the rows of a matrix."""
+    source, request = open_source(x), IndexRequest.of(arguments)
     request.check(source)
     return IndexRows(compared_rows(source, request.metric), request)

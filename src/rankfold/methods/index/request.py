@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.methods.index.arguments import IndexArguments
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
@@ -17,14 +18,15 @@ from rankfold.pipeline.errors import InputError
 class IndexRequest:
     """Parameters of ``index`` that a result depends on."""
 
-    metric: str = "euclidean"
-    partition_rows: int | None = None
-    seed: int = 0
+    metric: str
+    partition_rows: int | None
+    seed: int
 
     @classmethod
-    def of(cls, metric: str, partition_rows: int | None, seed: int) -> IndexRequest:
+    def of(cls, arguments: IndexArguments) -> IndexRequest:
         """Make a request from a caller's arguments."""
-        return cls(ALIASES.get(metric, metric), partition_rows, seed)
+        metric = ALIASES.get(arguments.metric, arguments.metric)
+        return cls(metric, arguments.partition_rows, arguments.seed)
 
     @property
     def code(self) -> int:

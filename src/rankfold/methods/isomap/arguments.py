@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 
@@ -46,10 +47,7 @@ class IsomapArguments:
     ] = None
     metric: Metric = None
     min_recall: Recall = None
-    quality: Annotated[
-        str | None,
-        Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
-    ] = None
+    quality: Quality = None
 
 
 ISOMAP = Method(

@@ -12,6 +12,7 @@ Tenenbaum, de Silva, Langford, A global geometric framework for nonlinear dimens
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, LANDMARKS
+from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, LANDMARKS, IsomapArguments
 from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
 from rankfold.methods.isomap.geodesics import NAME, Geodesics
 from rankfold.methods.isomap.graph import (
@@ -320,46 +320,23 @@ class IsomapTask:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def isomap_task(
-    neighbors: Result | str | Path,
-    *,
-    n_components: object = 2,
-    n_landmarks: object = None,
-    landmarks: object = LANDMARKS[0],
-    seed: object = 0,
-    disconnected: object = DISCONNECTED[0],
-    matrix: object = None,
-    n_neighbors: object = None,
-    metric: object = None,
-    min_recall: object = None,
-    quality: object = None,
-) -> Task:
-    """Check the arguments of ``rankfold.isomap``, for a result of a search or for a matrix; make the task."""
-    numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
-    how = {**numbers, "landmarks": landmarks, "disconnected": disconnected}
+def isomap_task(neighbors: Result | str | Path, arguments: IsomapArguments) -> Task:
+    """Make the task for a result of a search, or for a matrix."""
     if (source := matrix_in(neighbors)) is not None:
-        k = DEFAULT_K if n_neighbors is None else integer("n_neighbors", n_neighbors)
-        beside = source if matrix is None and disconnected == DISCONNECTED[1] else matrix
-        if k < 1:
-            raise InputError(f"n_neighbors must be at least 1, not {k}: how many neighbors each row has")
-        search, key = search_of(k, metric, min_recall), integer("seed", seed)
-        return searched_task(source, search, key, lambda lists: _of_result(lists, beside, **how), quality)
-    require_unsaid(neighbors, n_neighbors=n_neighbors, metric=metric, min_recall=min_recall)
+        joins = arguments.matrix is None and arguments.disconnected == DISCONNECTED[1]
+        make = functools.partial(
+            _of_result, matrix=source if joins else arguments.matrix, arguments=arguments
+        )
+        k = DEFAULT_K if arguments.n_neighbors is None else arguments.n_neighbors
+        search = search_of(k, arguments)
+        return searched_task(source, search, arguments.seed, make, arguments.quality)
+    require_unsaid(neighbors, arguments)
     wanted = "a matrix, or a result of knn or radius_neighbors, as of rf.knn(x, k=12)"
     result = result_of("isomap", neighbors, wanted)
-    return measured_task(_of_result(result, matrix, **how), result, quality)
+    return measured_task(_of_result(result, arguments.matrix, arguments), result, arguments.quality)
 
 
-def _of_result(
-    result: Result,
-    matrix: object,
-    *,
-    n_components: object,
-    n_landmarks: object,
-    landmarks: object,
-    seed: object,
-    disconnected: object,
-) -> IsomapTask:
+def _of_result(result: Result, matrix: object, arguments: IsomapArguments) -> IsomapTask:
     """Check a result of a search for neighbors, and make the task of embedding its rows."""
     kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ("knn", "radius_neighbors"):
@@ -378,14 +355,7 @@ def _of_result(
             )
         graph: Any = result.matrix(GRAPH)
         rows, edges, lists = graph.shape[0], int(graph.nnz), None
-    parameters = IsomapRequest.of(
-        rows,
-        n_components=n_components,
-        n_landmarks=n_landmarks,
-        landmarks=landmarks,
-        seed=seed,
-        disconnected=disconnected,
-    )
+    parameters = IsomapRequest.of(rows, arguments)
     task = IsomapTask(result, rows, edges, parameters, lists)
     if parameters.disconnected == DISCONNECTED[0]:
         return task

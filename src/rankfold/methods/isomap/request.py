@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
+from rankfold.methods.isomap.arguments import IsomapArguments
 from rankfold.pipeline.errors import InputError
 
 FEW_ROWS = 1000
@@ -22,14 +22,14 @@ class IsomapRequest:
 
     n_components: int
     n_landmarks: int
-    landmarks: str = LANDMARKS[0]
-    seed: int = 0
-    disconnected: str = DISCONNECTED[0]
+    landmarks: str
+    seed: int
+    disconnected: str
 
     @classmethod
-    def of(cls, rows: int, **arguments: Any) -> IsomapRequest:
+    def of(cls, rows: int, arguments: IsomapArguments) -> IsomapRequest:
         """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
-        components, given = arguments["n_components"], arguments["n_landmarks"]
+        components, given = arguments.n_components, arguments.n_landmarks
         landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else given
         if not 1 <= landmarks <= rows:
             raise InputError(f"n_landmarks must lie in 1 .. {rows}, as many as there are rows, not {given}")
@@ -37,7 +37,7 @@ class IsomapRequest:
             raise InputError(
                 f"n_components must lie in 1 .. {landmarks}, as many as there are landmarks, not {components}"
             )
-        return cls(**{**arguments, "n_landmarks": landmarks})
+        return cls(components, landmarks, arguments.landmarks, arguments.seed, arguments.disconnected)
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters that identify the request, for JSON; also written to the facts of a result."""

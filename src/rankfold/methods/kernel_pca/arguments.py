@@ -17,7 +17,7 @@ MOST_PASSES = 200
 class KernelPcaArguments:
     """Arguments of ``rankfold.kernel_pca``, which describes them."""
 
-    rank: Annotated[int, Argument("components", least=1)]
+    rank: Annotated[int, Argument("components", least=1, positional=True)]
     kernel: Kernel = "rbf"
     gamma: Gamma = None
     degree: Degree = DEGREE

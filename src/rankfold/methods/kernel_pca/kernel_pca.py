@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.claims import claim, has_converged, in_words
-from rankfold.methods.kernel_pca.arguments import MOST_PASSES, TOL
+from rankfold.methods.kernel_pca.arguments import KernelPcaArguments
 from rankfold.methods.kernel_pca.eigenpairs import (
     CenteredSimilarities,
     Eigenpairs,
@@ -32,7 +32,6 @@ from rankfold.methods.kernel_pca.memory import IN_MEMORY, arrange
 from rankfold.methods.kernel_pca.request import KernelPcaRequest
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.square_range import refuse_faint
-from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import RowBlocks
 from rankfold.methods.similarity.operator import SimilarityMatrix
 from rankfold.methods.svd.strategy import chunk_rows
@@ -225,19 +224,7 @@ def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], 
     return tell_error, tell
 
 
-def kernel_pca_task(
-    x: object,
-    *,
-    rank: int,
-    kernel: object = "rbf",
-    gamma: object = None,
-    degree: object = DEGREE,
-    coef0: object = COEF0,
-    tol: float = TOL,
-    passes: int = MOST_PASSES,
-    seed: int = 0,
-) -> KernelPca:
-    """Task of the kernel principal components of a matrix. Takes the arguments of ``rankfold.kernel_pca``."""
+def kernel_pca_task(x: object, arguments: KernelPcaArguments) -> KernelPca:
+    """Make the task of kernel principal components of a matrix."""
     source = open_source(x)
-    others = {"tol": tol, "passes": passes, "seed": seed}
-    return KernelPca(source, KernelPcaRequest.of(source, rank, (kernel, gamma, degree, coef0), **others))
+    return KernelPca(source, KernelPcaRequest.of(source, arguments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.kernel_pca.arguments import MOST_PASSES, TOL
+from rankfold.methods.kernel_pca.arguments import KernelPcaArguments
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -17,24 +17,24 @@ class KernelPcaRequest:
 
     rank: int
     choice: KernelChoice
-    tol: float = TOL
-    passes: int = MOST_PASSES
-    seed: int = 0
+    tol: float
+    passes: int
+    seed: int
 
     @classmethod
-    def of(cls, source: Source, rank: int, choice: tuple[object, ...], **others: Any) -> KernelPcaRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones.
-
-        ``choice`` are kernel, gamma, degree and coef0; ``others`` are tol, passes and seed.
-        """
+    def of(cls, source: Source, arguments: KernelPcaArguments) -> KernelPcaRequest:
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
         check_matrix(source, "kernel_pca")
-        rows, columns = source.shape
+        (rows, columns), rank = source.shape, arguments.rank
         if rank > rows:
             raise InputError(
                 f"rank {rank} was asked for, but {source.name} has {rows} row{'s' * (rows != 1)}, whose "
                 f"matrix of pairs has as many eigenvalues: ask for 1 to {rows}"
             )
-        return cls(rank, KernelChoice.of(columns, *choice), **others)
+        choice = KernelChoice.of(
+            columns, arguments.kernel, arguments.gamma, arguments.degree, arguments.coef0
+        )
+        return cls(rank, choice, arguments.tol, arguments.passes, arguments.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters as a dict, for the facts of a result and to tell requests apart."""

@@ -24,9 +24,10 @@ DEFAULT_STARTS = 10
 class KMeansArguments:
     """Arguments of ``rankfold.kmeans``."""
 
-    k: Annotated[int | None, Argument("number of clusters; that of the centers given as init", least=1)] = (
-        None
-    )
+    k: Annotated[
+        int | None,
+        Argument("number of clusters; that of the centers given as init", least=1, positional=True),
+    ] = None
     init: Annotated[
         str,
         Argument(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.kmeans.arguments import INITS, KMeansArguments
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
 from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
@@ -325,29 +325,20 @@ class Clustering:
             )
 
 
-def kmeans_task(
-    x: object,
-    k: int | None = None,
-    *,
-    init: object = INITS[0],
-    n_init: int = DEFAULT_STARTS,
-    tol: float = DEFAULT_TOL,
-    passes: int = DEFAULT_PASSES,
-    seed: int = 0,
-    batch_rows: int | None = None,
-    weights: object = None,
-) -> Clustering:
-    """Make the checked task from the arguments of ``rankfold.kmeans``."""
+def kmeans_task(x: object, arguments: KMeansArguments) -> Clustering:
+    """Make the task of clusters of the rows of a matrix."""
+    init: object = arguments.init
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     given = None if is_name else given_centers(init)
+    k = arguments.k
     if k is None:
         if given is None:
             raise InputError("kmeans needs a number of clusters: say how many, k= (--k)")
         k = len(given)
-    name = str(init) if is_name else "custom"
-    request = ClusterRequest(k, name, n_init, tol, passes, seed, batch_rows or 0)
+    request = ClusterRequest.of(k, str(init) if is_name else "custom", arguments)
     source = open_source(x)
     if given is not None:
         given = centers_among(given, init, source)
+    weights = arguments.weights
     own = None if weights is None else RowWeights(open_row_weights(weights, source, "weights"))
     return Clustering.of(source, request, given, own)

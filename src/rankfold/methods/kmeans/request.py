@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.kmeans.arguments import INITS, KMeansArguments
 from rankfold.pipeline.data.named_objects import names_along
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.source import Source
@@ -28,13 +28,26 @@ class ClusterRequest:
     """Parameters of ``kmeans`` that a result depends on."""
 
     k: int
-    init: str = INITS[0]
-    n_init: int = DEFAULT_STARTS
-    tol: float = DEFAULT_TOL
-    passes: int = DEFAULT_PASSES
-    seed: int = 0
-    batch_rows: int = 0
+    init: str
+    n_init: int
+    tol: float
+    passes: int
+    seed: int
+    batch_rows: int
     """Rows after which centers move; 0 to move after all rows."""
+
+    @classmethod
+    def of(cls, k: int, init: str, arguments: KMeansArguments) -> ClusterRequest:
+        """Make a request of k clusters from a caller's arguments; ``init`` is "custom" for given centers."""
+        return cls(
+            k,
+            init,
+            arguments.n_init,
+            arguments.tol,
+            arguments.passes,
+            arguments.seed,
+            arguments.batch_rows or 0,
+        )
 
     @property
     def solver(self) -> str:

@@ -37,11 +37,22 @@ SYMMETRIC = ("union", "mutual")
 DEFAULT_K = 15
 
 
+Metric = Annotated[
+    str,
+    Argument(
+        "euclidean, sqeuclidean, cosine, correlation, inner_product, manhattan, chebyshev or haversine; "
+        "hamming or jaccard, bit_hamming or bit_jaccard of packed bits; precomputed of distances",
+        choices=(*NAMES, *SET_NAMES, HAVERSINE, PRECOMPUTED, *ALIASES),
+        python_type="str | Callable[..., float]",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class KnnArguments:
     """Arguments of ``rankfold.knn``."""
 
-    k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
+    k: Annotated[int, Argument("neighbors of each row", least=1, positional=True)] = DEFAULT_K
     queries: Annotated[
         str | None, Argument("rows whose neighbors are wanted instead", holds="matrix", metavar="STORE")
     ] = None
@@ -53,21 +64,17 @@ class KnnArguments:
         str | None,
         Argument("of other rows, among which neighbors are looked for", holds=("index",), metavar="RESULT"),
     ] = None
-    metric: Annotated[
-        str,
-        Argument(
-            "euclidean, sqeuclidean, cosine, correlation, inner_product, manhattan, chebyshev or haversine; "
-            "hamming or jaccard, bit_hamming or bit_jaccard of packed bits; precomputed of distances",
-            choices=(*NAMES, *SET_NAMES, HAVERSINE, PRECOMPUTED, *ALIASES),
-        ),
-    ] = "euclidean"
+    metric: Metric = "euclidean"
     symmetric: Annotated[
         str | None,
         Argument("edges of the graph that either row has, union, or both, mutual", choices=SYMMETRIC),
     ] = None
     box: Annotated[
         str | None,
-        Argument("lengths after which columns repeat themselves, such as 10,10,0; 0 for never"),
+        Argument(
+            "lengths after which columns repeat themselves, such as 10,10,0; 0 for never",
+            python_type="str | float | Sequence[float]",
+        ),
     ] = None
     solver: Annotated[
         str,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rankfold.methods.bits.choice import finds_sets, require_bits, set_fold, sparse_sides
 from rankfold.methods.bits.folds import NearestSets
 from rankfold.methods.index.queries import IndexQueries, queries_task
-from rankfold.methods.knn.arguments import DEFAULT_K
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import (
     POINTERS,
@@ -354,39 +354,20 @@ def _certain(pairs: Pairs, lists: Path) -> float:
     return 1 - uncertain / (int(pairs.rows[-1]) * (len(pairs.met) - 1))
 
 
-def knn_task(
-    x: object,
-    k: int = DEFAULT_K,
-    *,
-    queries: object = None,
-    base: Result | str | Path | None = None,
-    metric: object = "euclidean",
-    symmetric: str | None = None,
-    box: object = None,
-    solver: str = "auto",
-    min_recall: float | None = None,
-    partition_rows: int | None = None,
-    seed: int = 0,
-    index: Result | str | Path | None = None,
-) -> Neighbors | IndexQueries:
-    """Check the arguments of ``rankfold.knn`` and make the task of the search."""
-    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
-    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
-    if index is not None:
-        if queries is not None or base is not None or box is not None:
-            said = [
-                name
-                for name, value in (("queries", queries), ("base", base), ("box", box))
-                if value is not None
-            ]
-            raise InputError(
-                f"the rows of x are looked up in index: {said[0]} has no place beside it. Leave it out"
-            )
-        return queries_task(x, index, request)
+def knn_task(x: object, arguments: KnnArguments) -> Neighbors | IndexQueries:
+    """Make the task of a search of the rows of a matrix for neighbors."""
+    request = NeighborRequest.of(arguments)
+    if arguments.index is not None:
+        for name in ("queries", "base", "box"):
+            if getattr(arguments, name) is not None:
+                raise InputError(
+                    f"the rows of x are looked up in index: {name} has no place beside it. Leave it out"
+                )
+        return queries_task(x, arguments.index, request)
     source = open_source(x)
-    others = None if queries is None else open_beside(queries, source)
-    earlier = base if base is None else result_of("base", base, "a result of knn")
+    others = None if arguments.queries is None else open_beside(arguments.queries, source)
+    earlier = None if arguments.base is None else result_of("base", arguments.base, "a result of knn")
     if earlier is not None:
         earlier.require_whole()
-    request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))
+    request = dataclasses.replace(request, box=box_of(arguments.box, source.shape[1], source.name))
     return Neighbors.of(source, others, request, earlier)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import pickle
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from rankfold.kernels.bits.set_keys import SetMetric
@@ -18,6 +17,7 @@ from rankfold.methods.knn.arguments import (
     DEFAULT_RECALL,
     HAVERSINE,
     PRECOMPUTED,
+    KnnArguments,
 )
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -53,54 +53,45 @@ class NeighborRequest:
     """Parameters of ``knn`` that a result depends on."""
 
     k: int
-    metric: str = "euclidean"
+    metric: str
     """One of ``METRICS`` or ``SET_METRICS``, or the name and digest of a function."""
 
-    symmetric: str | None = None
+    symmetric: str | None
+    solver: str
+    """One of ``SOLVERS``; exact lists do not depend on it."""
+
+    min_recall: float | None
+    """Share of true neighbors that approximate lists are to have, if they may be approximate."""
+
+    partition_rows: int | None
+    """Rows of a partition on average, if lists are approximate."""
+
+    seed: int
+    """Seed of random numbers for approximate lists."""
+
     function: Callable[..., float] | None = None
     """The compiled function, if the metric is the caller's own."""
 
     box: tuple[float, ...] | None = None
     """Lengths after which columns repeat themselves, 0 for never."""
 
-    solver: str = "auto"
-    """One of ``SOLVERS``; exact lists do not depend on it."""
-
-    min_recall: float | None = None
-    """Share of true neighbors that approximate lists are to have, if they may be approximate."""
-
-    partition_rows: int | None = None
-    """Rows of a partition on average, if lists are approximate."""
-
-    seed: int = 0
-    """Seed of random numbers for approximate lists."""
-
     @classmethod
-    def of(
-        cls,
-        k: int,
-        metric: object,
-        symmetric: str | None,
-        solver: str = "auto",
-        approximate: Mapping[str, Any] = MappingProxyType({}),
-    ) -> NeighborRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones.
-
-        ``approximate`` may have ``min_recall``, ``partition_rows`` and ``seed``.
-        """
-        asked = checked_approximate(solver, k, approximate)
-        if callable(metric):
-            function = compile_metric(metric)
-            return cls(k, identify_metric(metric), symmetric, function, solver=solver, **asked)
-        name = ALIASES.get(str(metric), str(metric))
+    def of(cls, arguments: KnnArguments) -> NeighborRequest:
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
+        metric: object = arguments.metric
+        function = compile_metric(metric) if callable(metric) else None
+        name = identify_metric(metric) if callable(metric) else ALIASES.get(str(metric), str(metric))
         names = (*METRICS, *SET_METRICS, HAVERSINE, PRECOMPUTED)
-        if name not in names:
+        if function is None and name not in names:
             raise InputError(
                 f"metric {metric!r} is not known"
                 f"{suggest_name(metric, names)}: take one of {', '.join(names)}, or a function of two rows "
                 "that numba compiles"
             )
-        return cls(k, name, symmetric, solver=solver, **asked)
+        recall, rows = _approximation(arguments)
+        return cls(
+            arguments.k, name, arguments.symmetric, arguments.solver, recall, rows, arguments.seed, function
+        )
 
     @property
     def is_precomputed(self) -> bool:
@@ -140,10 +131,10 @@ class NeighborRequest:
         return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric, **box}
 
 
-def checked_approximate(solver: str, k: int, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Check arguments of approximate lists and fill in the default recall; raises ``InputError``."""
-    recall, rows = asked.get("min_recall"), asked.get("partition_rows")
-    if recall is None and solver == "approximate":
+def _approximation(arguments: KnnArguments) -> tuple[float | None, int | None]:
+    """Recall and rows of a partition, both None if lists are exact; ``InputError`` for what does not fit."""
+    k, recall, rows = arguments.k, arguments.min_recall, arguments.partition_rows
+    if recall is None and arguments.solver == "approximate":
         recall = DEFAULT_RECALL
     if rows is not None and recall is None:
         raise InputError("partition_rows is of approximate neighbors: say min_recall too, or leave it out")
@@ -151,7 +142,7 @@ def checked_approximate(solver: str, k: int, asked: Mapping[str, Any]) -> dict[s
         raise InputError(
             f"partition_rows must be at least 2 (k + 1) = {2 * (k + 1)}, not {rows}: a partition holds lists"
         )
-    return {"min_recall": recall, "partition_rows": rows, "seed": asked.get("seed", 0)}
+    return recall, rows
 
 
 def compile_metric(metric: Callable[..., Any], what: str = "metric") -> Callable[..., float]:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import adjoint
 from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
+from rankfold.methods.model.arguments import NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_check_pass import VerifySparse
 from rankfold.methods.model.transform_pass import take_squares
@@ -365,8 +366,8 @@ def _of_numbers(state: State) -> State:
     return {**sums, "left": state["left"][::2] + state["left"][1::2]}
 
 
-def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
-    """Make the checked task from the arguments of ``rankfold.check``."""
+def check_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Verification:
+    """Make the task of the residuals of a result."""
     model = open_model(result)
     given = opened_rows(x, model.result)
     source, is_comparable = model.source(given), has_columns_of(given, model.result, model.name)

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from rankfold._version import __version__
 from rankfold.kernels.linear.products import product
-from rankfold.methods.argument import integer
-from rankfold.methods.model.arguments import RECONSTRUCT
+from rankfold.methods.model.arguments import RECONSTRUCT, ReconstructArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.task import Output, count
@@ -425,13 +424,10 @@ def _span(rows: slice | None, length: int) -> Span:
 
 
 def reconstruct_task(
-    result: FactorModel | Result | str | Path,
-    *,
-    rank: object = None,
-    row_range: slice | None = None,
-    physical: bool = False,
+    result: FactorModel | Result | str | Path, arguments: ReconstructArguments
 ) -> Reconstruction:
-    """Make the checked task from the arguments of ``rankfold.reconstruct``."""
-    components = None if rank is None else integer("rank", rank)
+    """Make the task of the matrix as the components of a result have it."""
     model = open_model(result, among=RECONSTRUCT.results)
-    return Reconstruction.of(model, rank=components, rows=row_range, physical=physical)
+    return Reconstruction.of(
+        model, rank=arguments.rank, rows=arguments.row_range, physical=arguments.physical
+    )

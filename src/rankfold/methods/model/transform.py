@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from rankfold.methods.fuzzy_graph.warm import warm_weights
 from rankfold.methods.isomap.place import place_task
-from rankfold.methods.model.arguments import TRANSFORM
+from rankfold.methods.model.arguments import TRANSFORM, NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
@@ -333,8 +333,8 @@ def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArra
     return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
 
 
-def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task:
-    """Make the checked task from the arguments of ``rankfold.transform``."""
+def transform_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Task:
+    """Make the task of the coordinates of new rows in a result."""
     embedding = embedding_of(result)
     if embedding is not None:
         return PLACED[embedding.attrs["kind"]](embedding, x)

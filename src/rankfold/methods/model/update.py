@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.argument import integer
 from rankfold.methods.claims import claim, has_converged, in_words
+from rankfold.methods.model.arguments import UpdateArguments
 from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.model.model import FACTORS, FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
@@ -391,7 +391,7 @@ class Update:
         }
 
 
-def update_task(result: FactorModel | Result | str | Path, x: object, *, rank: object = None) -> Update:
-    """Make the checked task from the arguments of ``rankfold.update``."""
+def update_task(result: FactorModel | Result | str | Path, x: object, arguments: UpdateArguments) -> Update:
+    """Make the task of the components of the samples of a result and of new ones."""
     model = open_model(result)
-    return Update.of(model, model.source(x), None if rank is None else integer("rank", rank))
+    return Update.of(model, model.source(x), arguments.rank)

@@ -25,7 +25,7 @@ Bound = float | str
 class NmfArguments:
     """Arguments of ``rankfold.nmf``."""
 
-    rank: Annotated[int, Argument("number of components", least=1)]
+    rank: Annotated[int, Argument("number of components", least=1, positional=True)]
     weights: Annotated[
         str | None,
         Argument("what each entry counts: a matrix of the same shape", holds="matrix", metavar="STORE"),

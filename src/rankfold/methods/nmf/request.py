@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import number
-from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS
+from rankfold.methods.nmf.arguments import INITS, NmfArguments
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
@@ -36,40 +36,46 @@ class FactorRequest:
     """Parameters of ``nmf`` that a result depends on."""
 
     rank: int
-    loss: str = "frobenius"
-    solver: str = "auto"
-    init: str = "auto"
-    alpha_w: float = 0.0
-    alpha_h: float = 0.0
-    l1_ratio: float = 0.0
-    constraint_w: Constraint = "nonnegative"
-    constraint_h: Constraint = "nonnegative"
-    tol: float = DEFAULT_FALL
-    grad_tol: float = 0.0
+    loss: str
+    solver: str
+    init: str
+    alpha_w: float
+    alpha_h: float
+    l1_ratio: float
+    constraint_w: Constraint
+    constraint_h: Constraint
+    tol: float
+    grad_tol: float
     """Norm of the projected gradient at which passes end; 0 for no such limit."""
 
-    time_limit: float = 0.0
+    time_limit: float
     """Seconds after which no pass begins; 0 for no limit."""
 
-    passes: int = 0
+    passes: int
     """Most reads of the matrix; 0 for the default of the solver."""
 
-    seed: int = 0
+    seed: int
 
     @classmethod
-    def of(cls, **arguments: Any) -> FactorRequest:
-        """Make a request from arguments of a caller; those that may be a word or a number are converted."""
-        unknown = set(arguments) - {each.name for each in dataclasses.fields(cls)}
-        if unknown:
-            raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
-        if arguments.get("alpha_h") == "same":
-            arguments["alpha_h"] = arguments["alpha_w"]
-        if "alpha_h" in arguments:
-            arguments["alpha_h"] = number("alpha_h", arguments["alpha_h"])
-        for name in ("constraint_w", "constraint_h"):
-            if not isinstance(arguments.get(name, ""), str):
-                arguments[name] = number(name, arguments[name])
-        return cls(**{name: value for name, value in arguments.items() if value is not None})
+    def of(cls, init: str, arguments: NmfArguments) -> FactorRequest:
+        """Make a request from a caller's arguments; those that may be a word or a number are converted."""
+        alpha = arguments.alpha_H
+        return cls(
+            arguments.rank,
+            arguments.loss,
+            arguments.solver,
+            init,
+            arguments.alpha_W,
+            arguments.alpha_W if alpha == "same" else number("alpha_H", alpha),
+            arguments.l1_ratio,
+            _constraint("constraint_W", arguments.constraint_W),
+            _constraint("constraint_H", arguments.constraint_H),
+            arguments.tol,
+            arguments.grad_tol,
+            arguments.time_limit,
+            arguments.passes or 0,
+            arguments.seed,
+        )
 
     @property
     def has_constraints(self) -> bool:
@@ -136,6 +142,10 @@ class FactorRequest:
         # Results know these by the names of their first version.
         fields["gradient"], fields["seconds"] = fields.pop("grad_tol"), fields.pop("time_limit")
         return {"kind": "nmf", **fields}
+
+
+def _constraint(name: str, value: object) -> Constraint:
+    return value if isinstance(value, str) else number(name, value)
 
 
 # Custom start -------------------------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from rankfold.methods.nmf.arguments import INITS, MISSING
+from rankfold.methods.nmf.arguments import INITS, NmfArguments
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.weighted.rows import (
@@ -17,31 +16,17 @@ from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.nmf.weighted.task import WeightedNonnegative
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.data.places import names_of
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.prepare.alike import require_same_rows, with_columns
-from rankfold.pipeline.text import suggest_name
 
 
-def nmf_task(
-    x: object,
-    rank: object = None,
-    *,
-    init: object = "auto",
-    weights: object = None,
-    missing: object = "raise",
-    row_weights: object = None,
-    **arguments: Any,
-) -> Nonnegative:
-    """Make the checked task of a nonnegative factorization from the arguments of ``rankfold.nmf``."""
+def nmf_task(x: object, arguments: NmfArguments) -> Nonnegative:
+    """Make the task of a nonnegative factorization."""
+    init: object = arguments.init
+    weights, row_weights, missing = arguments.weights, arguments.row_weights, arguments.missing
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     custom = None if is_name else CustomStart.of(init)
-    parameters = {name.lower(): value for name, value in arguments.items()}
-    request = FactorRequest.of(rank=rank, init=str(init) if is_name else "custom", **parameters)
-    if missing not in MISSING:
-        raise InputError(
-            f"missing must be one of {', '.join(MISSING)}, not {missing!r}{suggest_name(missing, MISSING)}"
-        )
+    request = FactorRequest.of(str(init) if is_name else "custom", arguments)
     source = open_source(x)
     beside = None
     if row_weights is not None:

@@ -20,7 +20,7 @@ CLUSTER_PASSES = 10
 class NystroemArguments:
     """Arguments of ``rankfold.nystroem``, which describes them."""
 
-    rank: Annotated[int, Argument("landmarks, and features of each row", least=1)] = 100
+    rank: Annotated[int, Argument("landmarks, and features of each row", least=1, positional=True)] = 100
     kernel: Kernel = "rbf"
     gamma: Gamma = None
     degree: Degree = DEGREE

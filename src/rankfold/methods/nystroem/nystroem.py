@@ -22,13 +22,12 @@ import numpy.typing as npt
 
 from rankfold.kernels.similarity.functions import rows_of
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.kmeans.kmeans import kmeans_task
-from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, LANDMARKS
+from rankfold.methods.kmeans.arguments import KMEANS
+from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, NystroemArguments
 from rankfold.methods.nystroem.landmarks import Draws, rounds
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import shift_of
 from rankfold.methods.similarity.features import (
     Points,
@@ -257,22 +256,12 @@ def normalize(
     return np.asarray((vectors * roots) @ vectors.T), facts
 
 
-def nystroem_task(
-    x: object,
-    *,
-    rank: int = 100,
-    kernel: object = "rbf",
-    gamma: object = None,
-    degree: object = DEGREE,
-    coef0: object = COEF0,
-    landmarks: str = LANDMARKS[0],
-    seed: int = 0,
-) -> Task:
-    """Task of Nystroem features of a matrix. Takes the arguments of ``rankfold.nystroem``."""
+def nystroem_task(x: object, arguments: NystroemArguments) -> Task:
+    """Make the task of Nystroem features of a matrix."""
     source = open_source(x)
-    asked = NystroemRequest.of(source, rank, (kernel, gamma, degree, coef0), landmarks, seed)
+    asked = NystroemRequest.of(source, arguments)
     task = Nystroem(source, asked)
     if asked.landmarks != "kmeans":
         return task
-    clusters = kmeans_task(source, asked.rank, passes=CLUSTER_PASSES, seed=asked.seed, n_init=1)
+    clusters = KMEANS.task(source, k=asked.rank, passes=CLUSTER_PASSES, seed=asked.seed, n_init=1)
     return Chain(task.request(), (Link("landmarks", clusters), Link("features", task, task.when_made)))

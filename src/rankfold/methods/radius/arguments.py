@@ -19,7 +19,9 @@ MOST_EDGES = 10**10
 class RadiusArguments:
     """Arguments of ``rankfold.radius_neighbors``."""
 
-    radius: Annotated[float, Argument("largest distance of neighbors, itself included", least=0)]
+    radius: Annotated[
+        float, Argument("largest distance of neighbors, itself included", least=0, positional=True)
+    ]
     queries: Annotated[
         str | None, Argument("rows whose neighbors are wanted instead", holds="matrix", metavar="STORE")
     ] = None
@@ -32,7 +34,10 @@ class RadiusArguments:
     ] = "euclidean"
     box: Annotated[
         str | None,
-        Argument("lengths after which columns repeat themselves, such as 10,10,0; 0 for never"),
+        Argument(
+            "lengths after which columns repeat themselves, such as 10,10,0; 0 for never",
+            python_type="str | float | Sequence[float]",
+        ),
     ] = None
     max_edges: Annotated[int, Argument("edges of a graph at most", least=1)] = MOST_EDGES
 

@@ -21,7 +21,7 @@ from rankfold.methods.knn.graph import NAME, POINTERS, create_group
 from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.square_range import require_squares
-from rankfold.methods.radius.arguments import MOST_EDGES
+from rankfold.methods.radius.arguments import RadiusArguments
 from rankfold.methods.radius.estimate import EdgeEstimate
 from rankfold.methods.radius.folds import CountNeighbors, ListNeighbors
 from rankfold.methods.radius.request import RadiusRequest
@@ -211,16 +211,9 @@ def _create_graph(result: Path, shape: tuple[int, int], starts: Int64) -> None:
         write_whole_chunks(folder / "indptr", starts[start:stop], (start, stop))
 
 
-def radius_task(
-    x: object,
-    radius: float,
-    *,
-    queries: object = None,
-    metric: str = "euclidean",
-    box: object = None,
-    max_edges: int = MOST_EDGES,
-) -> RadiusNeighbors:
-    """Check the arguments of ``rankfold.radius_neighbors``, estimate the edges, and make the task."""
+def radius_task(x: object, arguments: RadiusArguments) -> RadiusNeighbors:
+    """Estimate the edges of a search within a radius, and make its task."""
+    queries = arguments.queries
     source = open_source(x)
     others = None if queries is None else open_beside(queries, source)
     for matrix in (source, others):
@@ -231,7 +224,7 @@ def radius_task(
             f"queries {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "
             "Give rows of the same columns, in the same order"
         )
-    request = RadiusRequest.of(source, radius, metric, box, max_edges)
+    request = RadiusRequest.of(source, arguments)
     source = compared_rows(source, request.metric)
     reader, other_reader = PointReader(source, request.metric, request.box), None
     if others is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.knn.arguments import ALIASES
-from rankfold.methods.radius.arguments import MOST_EDGES
+from rankfold.methods.radius.arguments import RadiusArguments
 from rankfold.methods.tree.coordinates import OF_DIRECTIONS, Box, box_of, require_points
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -17,21 +17,21 @@ class RadiusRequest:
     """Parameters of ``radius_neighbors``."""
 
     radius: float
-    metric: str = "euclidean"
-    box: Box | None = None
-    max_edges: int = MOST_EDGES
+    metric: str
+    box: Box | None
+    max_edges: int
     """Most edges that are allowed; the result does not depend on it."""
 
     @classmethod
-    def of(cls, source: Source, radius: float, metric: str, box: object, max_edges: int) -> RadiusRequest:
+    def of(cls, source: Source, arguments: RadiusArguments) -> RadiusRequest:
         """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
-        name = ALIASES.get(metric, metric)
-        lengths = box_of(box, source.shape[1], source.name)
+        name = ALIASES.get(arguments.metric, arguments.metric)
+        lengths = box_of(arguments.box, source.shape[1], source.name)
         if name not in OF_DIRECTIONS:
             require_points(name, lengths, source)
         elif lengths is not None:
             raise InputError(f"a box is for distances of points, and {name} is of directions: leave box out")
-        return cls(radius, name, lengths, max_edges)
+        return cls(arguments.radius, name, lengths, arguments.max_edges)
 
     def as_dict(self) -> dict[str, Any]:
         """Parameters that identify the request, for JSON; also written to the facts of a result."""

@@ -14,6 +14,7 @@ Kernel = Annotated[
     Argument(
         "rbf, laplacian, polynomial, sigmoid, cosine or linear: of two rows",
         choices=(*KERNELS, *ALIASES),
+        python_type="str | Callable[..., float]",
     ),
 ]
 Gamma = Annotated[

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 from rankfold.pipeline.law import REAL, Law
@@ -13,16 +14,12 @@ from rankfold.pipeline.law import REAL, Law
 TOL = 1e-6
 MOST_PASSES = 10_000
 
-Components = Annotated[int, Argument("dimensions of the embedding", least=1)]
+Components = Annotated[int, Argument("dimensions of the embedding", least=1, positional=True)]
 Tol = Annotated[
     float, Argument("relative error of an eigenvalue's distance from that of no embedding", least=0, below=1)
 ]
 Passes = Annotated[int, Argument("reads of the graph at most, or products with it in memory", least=1)]
 Seed = Annotated[int, Argument("key of the random numbers", least=0, below=2**64)]
-Quality = Annotated[
-    str | None,
-    Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.spectral.arguments import MOST_PASSES, TOL
 from rankfold.pipeline.errors import InputError
 
 
@@ -13,17 +12,17 @@ from rankfold.pipeline.errors import InputError
 class SpectralRequest:
     """Parameters that a result depends on."""
 
-    kind: str = "spectral"
-    n_components: int = 2
+    kind: str
+    n_components: int
+    tol: float
+    passes: int
+    seed: int
     alpha: float = 0.0
     """Power of the degrees that weights are divided by."""
 
     t: int = 0
     """Power of the eigenvalues that coordinates are multiplied with."""
 
-    tol: float = TOL
-    passes: int = MOST_PASSES
-    seed: int = 0
     apart: bool = False
     """True if each component of the graph has coordinates of its own."""
 

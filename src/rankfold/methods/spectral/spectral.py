@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.claims import claim, in_words
 from rankfold.methods.embedding.measured import measured_task
@@ -26,6 +25,7 @@ from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
 from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.spectral.arguments import MOST_PASSES, DiffusionArguments, SpectralArguments
 from rankfold.methods.spectral.coordinates import coordinates
 from rankfold.methods.spectral.memory import IN_MEMORY, arrange
 from rankfold.methods.spectral.request import SpectralRequest
@@ -223,55 +223,48 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def spectral_task(neighbors: object, *, quality: object = None, **arguments: Any) -> Task:
+def spectral_task(neighbors: object, arguments: SpectralArguments) -> Task:
     """Task of eigenmaps of a graph, of lists of neighbors, or of a matrix whose neighbors are found first."""
-    search, arguments = _search(arguments)
-    return _task(neighbors, SpectralRequest("spectral", **arguments), search, quality)
+    asked = SpectralRequest(
+        "spectral", arguments.n_components, arguments.tol, arguments.passes, arguments.seed
+    )
+    return _task(neighbors, asked, arguments)
 
 
-def diffusion_task(
-    neighbors: object,
-    *,
-    alpha: float = 1.0,
-    t: int = 1,
-    quality: object = None,
-    **arguments: Any,
-) -> Task:
+def diffusion_task(neighbors: object, arguments: DiffusionArguments) -> Task:
     """Task of a diffusion map of a graph, of lists of neighbors, or of a matrix."""
-    search, arguments = _search(arguments)
-    asked = SpectralRequest("diffusion_map", alpha=alpha, t=t, **arguments)
-    return _task(neighbors, asked, search, quality)
-
-
-SEARCH = ("n_neighbors", "metric", "min_recall")
-"""Arguments of the search for neighbors, for use with a matrix of samples."""
-
-
-def _search(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split arguments into those of the search for neighbors, and all others."""
-    others = {name: value for name, value in arguments.items() if name not in SEARCH}
-    return {name: arguments.get(name) for name in SEARCH}, others
+    asked = SpectralRequest(
+        "diffusion_map",
+        arguments.n_components,
+        arguments.tol,
+        arguments.passes,
+        arguments.seed,
+        alpha=arguments.alpha,
+        t=arguments.t,
+    )
+    return _task(neighbors, asked, arguments)
 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
     """Task of the eigenvectors that a layout begins at: each component by itself, to a coarse tolerance."""
-    asked = SpectralRequest("spectral", n_components=n_components, seed=seed, tol=START_TOL, apart=True)
+    asked = SpectralRequest("spectral", n_components, START_TOL, MOST_PASSES, seed, apart=True)
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
 
-def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], quality: object) -> Task:
+def _task(
+    neighbors: object, asked: SpectralRequest, arguments: SpectralArguments | DiffusionArguments
+) -> Task:
     """Task for weights, for a result, or for a matrix whose neighbors are found first."""
+    quality = arguments.quality
     if (source := matrix_in(neighbors)) is not None:
-        if (
-            source.shape[0] == source.shape[1] and search["metric"] != PRECOMPUTED
-        ):  # weights; if they are dense, perhaps samples
-            require_unsaid(source.name, **search)
+        # A square matrix holds weights; if it is dense, perhaps samples.
+        if source.shape[0] == source.shape[1] and arguments.metric != PRECOMPUTED:
+            require_unsaid(source.name, arguments)
             return measured_task(_of_matrix(source, asked), None, quality)
-        count, metric, min_recall = search.values()
-        k = NEIGHBORS if count is None else integer("n_neighbors", count)
-        how = search_of(k - 1, metric, min_recall)
-        return searched_task(source, how, asked.seed, lambda lists: _of_result(lists, asked), quality)
-    require_unsaid(neighbors, **search)
+        k = NEIGHBORS if arguments.n_neighbors is None else arguments.n_neighbors
+        search = search_of(k - 1, arguments)
+        return searched_task(source, search, asked.seed, lambda lists: _of_result(lists, asked), quality)
+    require_unsaid(neighbors, arguments)
     result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")
     return measured_task(_of_result(result, asked), result, quality)
 

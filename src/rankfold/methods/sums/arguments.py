@@ -26,7 +26,12 @@ class KernelSumArguments:
 
     weights: Annotated[
         str | None,
-        Argument("one column: what each source counts, of any sign", holds="matrix", metavar="STORE"),
+        Argument(
+            "one column: what each source counts, of any sign",
+            holds="matrix",
+            metavar="STORE",
+            positional=True,
+        ),
     ] = None
     targets: Annotated[
         str | None, Argument("rows at which sums are wanted instead", holds="matrix", metavar="STORE")
@@ -52,7 +57,10 @@ class DensityArguments:
     """Arguments of ``rankfold.density``, which describes them."""
 
     targets: Annotated[
-        str | None, Argument("rows at which densities are wanted instead", holds="matrix", metavar="STORE")
+        str | None,
+        Argument(
+            "rows at which densities are wanted instead", holds="matrix", metavar="STORE", positional=True
+        ),
     ] = None
     bandwidth: Annotated[
         float | str, Argument("length of the kernel, scott or silverman", choices=BANDWIDTH_RULES)

@@ -8,27 +8,15 @@ reaches no sample it is minus infinity.
 
 from __future__ import annotations
 
-from rankfold.methods.sums.arguments import DENSITY_KERNELS, DENSITY_TOL
+from rankfold.methods.sums.arguments import DensityArguments
 from rankfold.methods.sums.kernel_sum import open_points
 from rankfold.methods.sums.points import open_weights
 from rankfold.methods.sums.request import density_request
 from rankfold.methods.sums.summing import KernelSums
 
 
-def density_task(
-    x: object,
-    targets: object = None,
-    *,
-    bandwidth: object = 1.0,
-    kernel: str = DENSITY_KERNELS[0],
-    weights: object = None,
-    tol: float = DENSITY_TOL,
-    seed: int = 0,
-) -> KernelSums:
-    """Task of densities of the samples ``x``, at these or at ``targets``.
-
-    Takes the arguments of ``rankfold.density``.
-    """
-    source, others = open_points(x, targets)
-    request = density_request(kernel, bandwidth, tol, seed, source.shape)
-    return KernelSums(source, others, open_weights(weights, source), request)
+def density_task(x: object, arguments: DensityArguments) -> KernelSums:
+    """Make the task of densities of the samples ``x``, at these or at targets."""
+    source, others = open_points(x, arguments.targets)
+    request = density_request(arguments, source.shape)
+    return KernelSums(source, others, open_weights(arguments.weights, source), request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankfold.methods.sums.arguments import DEFAULT_TOL, FORCE_KERNELS
+from rankfold.methods.sums.arguments import KernelSumArguments
 from rankfold.methods.sums.points import open_weights
 from rankfold.methods.sums.request import sum_request
 from rankfold.methods.sums.summing import KernelSums
@@ -12,22 +12,10 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.open_like import open_beside
 
 
-def kernel_sum_task(
-    x: object,
-    weights: object = None,
-    *,
-    targets: object = None,
-    kernel: str = FORCE_KERNELS[0],
-    softening: float = 0.0,
-    bandwidth: float | None = None,
-    forces: bool = True,
-    tol: float = DEFAULT_TOL,
-    seed: int = 0,
-) -> KernelSums:
-    """Task of sums of a kernel and of forces. Takes the arguments of ``rankfold.kernel_sum``."""
-    source, others = open_points(x, targets)
-    request = sum_request(kernel, softening, bandwidth, forces, tol, seed)
-    return KernelSums(source, others, open_weights(weights, source), request)
+def kernel_sum_task(x: object, arguments: KernelSumArguments) -> KernelSums:
+    """Make the task of sums of a kernel and of forces."""
+    source, others = open_points(x, arguments.targets)
+    return KernelSums(source, others, open_weights(arguments.weights, source), sum_request(arguments))
 
 
 def open_points(x: object, targets: object) -> tuple[Source, Source | None]:

@@ -9,6 +9,8 @@ from typing import Any
 from rankfold.methods.sums.arguments import (
     BANDWIDTH_RULES,
     SOFTENED,
+    DensityArguments,
+    KernelSumArguments,
 )
 from rankfold.methods.sums.kernels import Kernel, bandwidth_by_rule, density_kernel, force_kernel
 from rankfold.pipeline.errors import InputError
@@ -44,30 +46,28 @@ class SumRequest:
         return {**asked, "forces": self.forces, "seed": self.seed}
 
 
-def sum_request(
-    kernel: str, softening: float, bandwidth: float | None, forces: bool, tol: float, seed: int
-) -> SumRequest:
+def sum_request(arguments: KernelSumArguments) -> SumRequest:
     """Request of a kernel sum; raises ``InputError`` for parameters that the kernel does not take."""
+    kernel, bandwidth = arguments.kernel, arguments.bandwidth
     if kernel in SOFTENED:
-        length = softening
+        length = arguments.softening
         if bandwidth is not None:
             raise InputError(f"{kernel} has no bandwidth: leave it out, or say softening")
     else:
         length = _bandwidth(1.0 if bandwidth is None else bandwidth)
-        if softening:
+        if arguments.softening:
             raise InputError(f"{kernel} has no softening: leave it out, or say bandwidth")
-    return SumRequest("kernel_sum", kernel, length, forces, tol, seed)
+    return SumRequest("kernel_sum", kernel, length, arguments.forces, arguments.tol, arguments.seed)
 
 
-def density_request(
-    kernel: str, bandwidth: object, tol: float, seed: int, shape: tuple[int, int]
-) -> SumRequest:
+def density_request(arguments: DensityArguments, shape: tuple[int, int]) -> SumRequest:
     """Request of densities of samples, a matrix of this shape."""
+    bandwidth = arguments.bandwidth
     if isinstance(bandwidth, str) and bandwidth in BANDWIDTH_RULES:
         length = bandwidth_by_rule(bandwidth, *shape)
     else:
         length = _bandwidth(bandwidth)
-    return SumRequest("density", kernel, length, False, tol, seed)
+    return SumRequest("density", arguments.kernel, length, False, arguments.tol, arguments.seed)
 
 
 def _bandwidth(value: object) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
@@ -18,6 +20,24 @@ PRECISIONS = ("float32", "float64", "tf32")
 
 HOME = "rankfold.methods.svd.svd"
 
+
+def share_as_tol(rank: object) -> str:
+    """Advice for a rank that is a share of the variance, as scikit-learn takes it; empty for other ranks.
+
+    >>> share_as_tol(0.95)
+    'for components that explain 95 % of the variance say tol=0.2236, the root of 1 - 0.95, and no rank'
+    """
+    if not isinstance(rank, Real) or isinstance(rank, Integral) or not 0 < float(rank) < 1:
+        return ""
+    share = float(rank)
+    tol = math.sqrt(1 - share)
+    tol = math.floor(1e4 * tol) / 1e4 or tol  # rounded down: not less than that share
+    return (
+        f"for components that explain {100 * share:.6g} % of the variance say tol={tol:.4g}, the root of "
+        f"1 - {share:g}, and no rank"
+    )
+
+
 Rank = Annotated[
     int | None,
     Argument(
@@ -25,6 +45,8 @@ Rank = Annotated[
         "Number of components. Without it as many as leave out the share ``tol`` of the Frobenius norm; "
         'without either all, by "tsqr", of up to 16384 rows or columns.',
         least=1,
+        positional=True,
+        advice=share_as_tol,
     ),
 ]
 Tol = Annotated[
@@ -33,6 +55,8 @@ Tol = Annotated[
         "estimated relative error to stop at, 1e-4 by default; without rank, of all",
         "Estimated relative error at which a component counts as found, 1e-4 by default. Without ``rank``: "
         "the share of the Frobenius norm that all components may leave out.",
+        above=0,
+        below=1,
     ),
 ]
 Solver = Annotated[
@@ -53,7 +77,7 @@ Passes = Annotated[
     ),
 ]
 Oversampling = Annotated[
-    int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
+    int | None, Argument("columns of a block beyond the rank; a quarter of it by default", least=0)
 ]
 Precision = Annotated[
     str | None,

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from rankfold.methods.argument import integer
-from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.text import suggest_name
 from rankfold.pipeline.wording import argument
 
 DEFAULT_TOL = 1e-4
@@ -85,8 +79,6 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     """Raise ``InputError`` for a request that this matrix cannot answer."""
     rows, columns = shape
     most = min(shape)
-    if not isinstance(request.rank, int) or isinstance(request.rank, bool):
-        raise InputError(f"rank must be an integer, not {request.rank!r}")
     if request.rank < 1:
         raise InputError(f"rank {request.rank} was asked for; ask for 1 to {most}")
     if request.center and rows < 2:
@@ -95,17 +87,6 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(
             f"rank {request.rank} was asked for, but {name} is {rows} x {columns}: it has at most {most} "
             f"singular values. Ask for {argument('rank', most)} or less."
-        )
-    if not 0 < request.tol < 1:
-        raise InputError(f"tol must lie between 0 and 1, not {request.tol}: it is a relative error")
-    if request.oversampling is not None and request.oversampling < 0:
-        raise InputError(f"oversampling must be at least 0, not {request.oversampling}")
-    if request.passes < 1:
-        raise InputError(f"passes must be at least 1, not {request.passes}")
-    if request.method != "auto" and request.method not in SOLVERS:
-        raise InputError(
-            f"solver {request.method!r}{suggest_name(request.method, SOLVERS.names())} is not one of auto, "
-            f"{', '.join(SOLVERS.names())}"
         )
     if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
         finders = ("auto", *(name for name in SOLVERS.ours if SOLVERS[name].finds_rank))
@@ -121,49 +102,11 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
             "missing='em' completes what is missing by as many components as are asked for: say rank= "
             "(--rank), and no tol alone"
         )
-    check_seed(request.seed)
-
-
-def check_missing(missing: object) -> None:
-    """Raise ``InputError`` unless ``missing`` is one of ``MISSING``."""
-    if missing not in MISSING:
-        raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
 
 
 def _check_precision(request: Request) -> None:
-    if request.precision is not None and request.precision not in PRECISIONS:
-        raise InputError(
-            f"precision {request.precision!r}"
-            f"{suggest_name(request.precision, PRECISIONS)} is not one of {', '.join(PRECISIONS)}"
-        )
     if request.precision == "tf32" and request.method != "subspace":
         raise InputError(
             "precision tf32 rounds products that later passes put right, as those of subspace iteration "
             "alone do: say solver='subspace' (--solver subspace), or leave out precision= (--precision)"
         )
-
-
-def component_count(value: object) -> int:
-    """``rank`` as an integer; the error for a share of the variance, as in scikit-learn, advises ``tol``."""
-    if is_share(value):
-        raise InputError(f"rank must be an integer, not {value}: {share_as_tol(value)}")
-    return integer("rank", value)
-
-
-def is_share(value: object) -> bool:
-    """True if a number of components may be meant as a share of the variance."""
-    return isinstance(value, Real) and not isinstance(value, Integral) and 0 < float(value) < 1
-
-
-def share_as_tol(share: Any) -> str:
-    """Advice on how to ask for as many components as explain a share of the variance.
-
-    >>> share_as_tol(0.95)
-    'for components that explain 95 % of the variance say tol=0.2236, the root of 1 - 0.95, and no rank'
-    """
-    tol = math.sqrt(1 - share)
-    tol = math.floor(1e4 * tol) / 1e4 or tol  # rounded down: not less than that share
-    return (
-        f"for components that explain {100 * share:.6g} % of the variance say tol={tol:.4g}, the root of "
-        f"1 - {share:g}, and no rank"
-    )

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer, number
-from rankfold.methods.svd.arguments import PCA, QR, SVD
+from rankfold.methods.svd.arguments import PCA, QR, SVD, PcaArguments, QrArguments, SvdArguments
 from rankfold.methods.svd.completion.completion import complete, completed_blank, kept_outputs
 from rankfold.methods.svd.completion.warm import warm_completion
 from rankfold.methods.svd.operator import begin
@@ -21,9 +20,7 @@ from rankfold.methods.svd.request import (
     DEFAULT_PASSES,
     DEFAULT_TOL,
     Request,
-    check_missing,
     check_request,
-    component_count,
     working_dtype_of,
 )
 from rankfold.methods.svd.solvers.qr import qr
@@ -137,68 +134,60 @@ def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
 # Arguments ----------------------------------------------------------------------------------------
 
 
-def svd_task(x: object, *arguments: Any, **flags: Any) -> Reduction:
-    """A task from the arguments of ``rankfold.svd``, which are checked."""
-    return _reduction(_open(x, **flags), "svd", *arguments, **flags)
+def svd_task(x: object, arguments: SvdArguments) -> Reduction:
+    """Make the task of singular triplets of a matrix."""
+    return _reduction(_open(x, arguments.missing), "svd", arguments)
 
 
-def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> Reduction:
-    """A task from the arguments of ``rankfold.pca``, which are checked."""
-    source = _open(x, **flags)
+def pca_task(x: object, arguments: PcaArguments) -> Reduction:
+    """Make the task of principal components of a matrix."""
+    source = _open(x, arguments.missing)
     # What is completed is dense, and takes what steps make of zeros as it is.
-    source = without_shift(source) if center is True and flags.get("missing") != "em" else source
-    return _reduction(source, "pca", *arguments, center=center, **flags)
+    source = without_shift(source) if arguments.center and arguments.missing != "em" else source
+    flags = {"center": arguments.center, "scale": arguments.scale, "whiten": arguments.whiten}
+    return _reduction(source, "pca", arguments, **flags)
 
 
-def _open(x: object, *, missing: str = "raise", **_: Any) -> Source:
+def _open(x: object, missing: str) -> Source:
     """Open a matrix; with ``missing="mean"`` missing numbers become the mean of their column."""
-    check_missing(missing)
     source = open_source(x)
     if missing != "raise" and source.dtype.kind == "c":
         raise InputError(f"missing={missing!r} is of real numbers, and {source.name} is {source.dtype}")
     return prepare_source(source, (ImputeMean(),)) if missing == "mean" else source
 
 
-def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:
-    """A task from the arguments of ``rankfold.qr``, which are checked."""
+def qr_task(x: object, arguments: QrArguments) -> Reduction:
+    """Make the task of an orthonormal basis of the columns of a matrix."""
     source = open_source(x)
-    return _reduction(
-        source, "qr", min(source.shape), solver="tsqr", passes=passes, seed=seed, with_rows=with_rows
+    decomposition = SvdArguments(
+        min(source.shape),
+        solver="tsqr",
+        passes=arguments.passes,
+        seed=arguments.seed,
+        with_rows=arguments.with_rows,
     )
+    return _reduction(source, "qr", decomposition)
 
 
-def _reduction(
-    source: Source,
-    kind: str,
-    rank: Any = None,
-    tol: object = None,
-    solver: str = "auto",
-    passes: object = None,
-    oversampling: object = None,
-    seed: object = 0,
-    with_rows: bool = True,
-    precision: object = None,
-    missing: str = "raise",
-    **flags: bool,
-) -> Reduction:
-    completes = missing == "em"
-    most = COMPLETION_PASSES if passes is None else integer("passes", passes)
+def _reduction(source: Source, kind: str, arguments: SvdArguments | PcaArguments, **flags: bool) -> Reduction:
+    """Make the task of a decomposition; ``flags`` are what only principal components have."""
+    rank, tol, passes, solver = arguments.rank, arguments.tol, arguments.passes, arguments.solver
+    completes = arguments.missing == "em"
     if rank is None and tol is None and not completes:
         rank, solver = _all_of(source, solver), "tsqr"
-    adaptive = rank is None
     request = Request(
         kind,
-        min(source.shape) if rank is None else component_count(rank),
-        DEFAULT_TOL if tol is None else number("tol", tol),
+        min(source.shape) if rank is None else rank,
+        DEFAULT_TOL if tol is None else tol,
         solver,
-        DEFAULT_PASSES if passes is None else integer("passes", passes),
-        integer("seed", seed),
-        rows=with_rows,
-        adaptive=adaptive,
-        oversampling=None if oversampling is None else integer("oversampling", oversampling),
-        precision=None if precision is None else str(precision),
-        missing=missing if completes else "raise",
-        completion_passes=most if completes else None,
+        DEFAULT_PASSES if passes is None else passes,
+        arguments.seed,
+        rows=arguments.with_rows,
+        adaptive=rank is None,
+        oversampling=arguments.oversampling,
+        precision=arguments.precision,
+        missing=arguments.missing if completes else "raise",
+        completion_passes=(passes or COMPLETION_PASSES) if completes else None,
         **flags,
     )
     check_request(request, source.shape, source.name)

@@ -1,7 +1,6 @@
 """Neighbor embedding in few dimensions, as t-SNE makes it.
 
-arguments   types, defaults and limits of the arguments
-request     parameters, checked
+arguments   types, defaults and limits of the arguments, and what steps follow from them
 edges       edges of the graph of affinities, in memory
 start       initial positions of vertices
 repulsion   repulsion between all vertices

@@ -1,18 +1,31 @@
-"""Arguments of tsne: types, defaults and limits."""
+"""Arguments of tsne: types, defaults and limits, and what steps follow from them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from rankfold.methods.argument import Argument
-from rankfold.methods.embedding.arguments import INITS, StartMatrix
+from rankfold.methods.argument import Argument, identity_of
+from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
 """Methods whose results may be the initial positions."""
 
+
+NEIGHBORS_OF_PERPLEXITY = 3
+"""Neighbors for each unit of perplexity: beyond three times as many, weights are next to nothing."""
+
+MEASURED = 50
+"""Steps from one measure of the divergence to the next."""
+
+LEAST_RATE = 200.0
+"""Least default learning rate: few rows would stay where early attraction has drawn them together."""
 
 STRONGEST = 1e6
 """Largest factor of forces, since positions are float32."""
@@ -25,7 +38,10 @@ class TsneArguments:
     n_components: Annotated[int, Argument("dimensions of the embedding", least=1, below=1024)] = 2
     perplexity: Annotated[
         float | str,
-        Argument("neighbors that count, three times as many are needed; several with commas between"),
+        Argument(
+            "neighbors that count, three times as many are needed; several with commas between",
+            python_type="float | str | Sequence[float]",
+        ),
     ] = 30.0
     n_iter: Annotated[int, Argument("steps after the early ones", least=0, below=2**31)] = 500
     early_exaggeration: Annotated[
@@ -51,10 +67,101 @@ class TsneArguments:
     metric: Metric = None
     min_recall: Recall = None
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
-    quality: Annotated[
-        str | None,
-        Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
-    ] = None
+    quality: Quality = None
+
+    @property
+    def perplexities(self) -> tuple[float, ...]:
+        """The perplexities of which affinities are the mean, ascending."""
+        return _perplexities(self.perplexity)
+
+    def check(self) -> None:
+        """Raise ``InputError`` if ``init`` is not known."""
+        if self.init not in INITS:
+            raise InputError(
+                f"init {self.init!r} is not known"
+                f"{suggest_name(self.init, INITS)}: "
+                f"take {', '.join(INITS[:-1])}, an array of positions, or a "
+                f"result of {', '.join(STARTS)}"
+            )
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in all."""
+        return self.early_exaggeration_iter + self.n_iter
+
+    @property
+    def measures(self) -> int:
+        """Most times that the divergence is measured."""
+        return -(-self.steps // MEASURED) + 1
+
+    def exaggeration_of(self, step: int) -> float:
+        """Exaggeration of attraction in a step, counted from 0."""
+        return self.early_exaggeration if step < self.early_exaggeration_iter else self.exaggeration
+
+    def rate_of(self, step: int, rows: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        exaggeration = self.exaggeration_of(step)
+        return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
+
+    def rests_before(self, step: int, rows: int) -> bool:
+        """True if velocities and gains are reset before this step: at most the first without early
+        exaggeration.
+
+        With learning rates above rows over exaggeration, steps swing from side to side, which leaves gains
+        near their least. Both are reset then, as in scikit-learn; for more rows they are kept, as openTSNE
+        does.
+        """
+        if not step or step != self.early_exaggeration_iter:
+            return False
+        return self.rate_of(step - 1, rows) * self.early_exaggeration > rows
+
+    def momentum_of(self, step: int) -> float:
+        """Momentum of a step, counted from 0."""
+        return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
+
+    def neighbors(self, rows: int, k: int) -> int:
+        """Number of neighbors of each row that get affinities, of the k in its list.
+
+        Raises
+        ------
+        InputError
+            A perplexity is too large for the rows or for k.
+        """
+        largest = max(self.perplexities)
+        wanted = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * largest)))
+        if largest > wanted:
+            raise InputError(
+                f"perplexity {largest:g} is more than the {rows - 1} neighbors that {rows} rows have: ask "
+                f"for at most {rows - 1}, and better for {max(1, (rows - 1) // NEIGHBORS_OF_PERPLEXITY)}"
+            )
+        if k < wanted:
+            raise InputError(
+                f"perplexity {largest:g} takes {wanted} neighbors of each row, but there are {k}: search for "
+                f"more, rf.knn(x, k={wanted}), or ask for a perplexity of {k / NEIGHBORS_OF_PERPLEXITY:.4g}"
+            )
+        return wanted
+
+    def as_dict(self) -> dict[str, Any]:
+        """Arguments that decide the embedding, for the facts of a result and to tell requests apart."""
+        identity = identity_of(self)
+        del identity["perplexity"]
+        return {"kind": "tsne", "perplexities": list(self.perplexities), **identity}
+
+
+def _perplexities(asked: object) -> tuple[float, ...]:
+    """Perplexities as floats from a float, a sequence or a text with commas; ascending, each once."""
+    if isinstance(asked, str):
+        asked = asked.split(",")
+    each = asked if isinstance(asked, Sequence) or hasattr(asked, "__len__") else (asked,)
+    try:
+        values = tuple(sorted({float(one) for one in each}))  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InputError(f"perplexity must be a number, or several: not {asked!r}") from None
+    if not values or not all(math.isfinite(one) and one >= 1 for one in values):
+        raise InputError(f"perplexity must be a number of neighbors from 1 on, not {asked!r}")
+    return values
 
 
 TSNE = Method(

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
+from rankfold.methods.tsne.arguments import MEASURED, TsneArguments
 from rankfold.methods.tsne.edges import StoredPulls, entropies
 from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of
-from rankfold.methods.tsne.request import MEASURED, TsneRequest
 from rankfold.pipeline.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -102,7 +102,7 @@ class Walk:
 
     state: State
     stored: StoredPulls
-    request: TsneRequest
+    request: TsneArguments
     threads: int
     bounds: tuple[int, ...] = ()
     """First vertex of each process's part, and the end; empty if one process moves all vertices."""

@@ -24,9 +24,9 @@ from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, mismatc
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, in_chunks
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
+from rankfold.methods.tsne.arguments import NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, most_nodes
 from rankfold.methods.tsne.repulsion import WIDEST
-from rankfold.methods.tsne.request import NEIGHBORS_OF_PERPLEXITY
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget

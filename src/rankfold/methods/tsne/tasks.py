@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -17,7 +17,7 @@ from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Task
-from rankfold.methods.tsne.request import TsneRequest
+from rankfold.methods.tsne.arguments import TsneArguments
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import TO_COME
@@ -26,47 +26,31 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 
 
-def tsne_task(
-    neighbors: Result | str | Path,
-    *,
-    init: object = INITS[0],
-    matrix: object = None,
-    quality: object = None,
-    perplexity: object = 30.0,
-    metric: object = None,
-    min_recall: object = None,
-    **arguments: object,
-) -> Task:
-    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first.
-
-    ``quality`` is a matrix by which the embedding is measured.
-    """
+def tsne_task(neighbors: Result | str | Path, arguments: TsneArguments) -> Task:
+    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first."""
     if (source := matrix_in(neighbors)) is not None:
-        wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
-        search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
-        beside = matrix_to_begin_at(init, matrix, source, metric)
-
-        def make(lists: Result) -> Task:
-            return _descent_task(lists, init, beside, perplexity, arguments)
-
-        return searched_task(source, search, seed, make, quality)
-    require_unsaid(neighbors, metric=metric, min_recall=min_recall)
+        rows = source.shape[0]
+        search = search_of(arguments.neighbors(rows, rows), arguments)
+        beside = matrix_to_begin_at(arguments.init, arguments.matrix, source, arguments.metric)
+        make = functools.partial(_descent_task, matrix=beside, arguments=arguments)
+        return searched_task(source, search, arguments.seed, make, arguments.quality)
+    require_unsaid(neighbors, arguments)
     result = result_of("tsne", neighbors, "a matrix, or a result of knn, as of rf.knn(x, k=90)")
-    return measured_task(_descent_task(result, init, matrix, perplexity, arguments), result, quality)
+    return measured_task(_descent_task(result, arguments.matrix, arguments), result, arguments.quality)
 
 
-def _descent_task(
-    result: Result, init: object, matrix: object, perplexity: object, arguments: dict[str, object]
-) -> Task:
+def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> Task:
     """Task that embeds the lists of neighbors of a result."""
     if result.attrs["kind"] != "knn":
         raise InputError(
             f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
             f"{coordinates_hint(result)}"
         )
+    init: object = arguments.init
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     name = str(init) if is_name else INITS[-1]
-    parameters = TsneRequest.of(perplexity, init=name, **arguments)
+    parameters = dataclasses.replace(arguments, init=name)
+    parameters.check()
     if is_name and name == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or spectral")
     require_matrix(name, matrix)
@@ -79,7 +63,7 @@ def _descent_task(
     return _chain(graph, task, matrix)
 
 
-def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
+def _affinities(result: Result, parameters: TsneArguments) -> FuzzyGraph:
     """Task that makes the affinity graph of as many neighbors as the perplexity needs."""
     rows, most = result.matrix("indices").shape
     lists = StoredLists.of(result, parameters.neighbors(rows, most))

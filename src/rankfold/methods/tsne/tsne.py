@@ -14,11 +14,11 @@ import numpy.typing as npt
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.task import Output, count
+from rankfold.methods.tsne.arguments import TsneArguments
 from rankfold.methods.tsne.descent import State
 from rankfold.methods.tsne.edges import StoredPulls, pulls_bytes
 from rankfold.methods.tsne.grid import NODE_BYTES, SPACING, GridRepulsion, most_nodes
 from rankfold.methods.tsne.repulsion import by_grid, by_tree, error_of, pushing_bytes, repulsion_of
-from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.start import start_positions
 from rankfold.methods.tsne.work import go_down
 from rankfold.methods.umap.start import digest, given_positions, spectral_positions
@@ -60,7 +60,7 @@ class TsneTask:
     edges: int
     """Number of edges of the graph, at most."""
 
-    parameters: TsneRequest
+    parameters: TsneArguments
     made_by: Mapping[str, Any]
     """Request that the graph is made by."""
 

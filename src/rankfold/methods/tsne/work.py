@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.tsne.arguments import TsneArguments
 from rankfold.methods.tsne.descent import State, Walk
 from rankfold.methods.tsne.edges import StoredPulls
-from rankfold.methods.tsne.request import TsneRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
@@ -30,7 +30,7 @@ FOLDER, STATE, STEP = "descent", "state", "step"
 
 
 def go_down(
-    run: Run, stored: StoredPulls, request: TsneRequest, start: Callable[[], Float32], parts: range
+    run: Run, stored: StoredPulls, request: TsneArguments, start: Callable[[], Float32], parts: range
 ) -> State:
     """State at the end of a descent that resumes from an earlier checkpoint, or begins at ``start()``.
 
@@ -71,7 +71,7 @@ def _here(run: Run, walk: Walk, part: Path) -> None:
 
 
 def _on_workers(
-    run: Run, stored: StoredPulls, request: TsneRequest, part: Path, rows: int, parts: range
+    run: Run, stored: StoredPulls, request: TsneArguments, part: Path, rows: int, parts: range
 ) -> int:
     """Run the descent on workers, which save the last state at the path ``part``.
 
@@ -103,7 +103,7 @@ class DescentWork:
     """Work of a team of processes: each moves the vertices of its part, the first one writes checkpoints."""
 
     stored: StoredPulls
-    request: TsneRequest
+    request: TsneArguments
     state: Path
     bounds: tuple[int, ...]
     checkpoint_seconds: float

@@ -1,7 +1,6 @@
 """Layouts of graphs of neighbors in few dimensions, as UMAP makes them.
 
-arguments   types, defaults and limits of the arguments
-request     parameters of a layout, checked; the curve that forces follow from
+arguments   types, defaults and limits of the arguments, and the curve that forces follow from
 edges       the edges of a graph that pull, in memory
 start       initial positions of vertices, and of rows that are added to a layout
 apart       initial positions of components, side by side

@@ -34,9 +34,9 @@ import numpy.typing as npt
 from rankfold.kernels.layout.forces import Density, closeness_of
 from rankfold.methods.fuzzy_graph.radii import LEAST, RADII, copy_radii, log_radii
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.losses import BLOCK, squared_distances
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result
@@ -68,7 +68,7 @@ class DensityGoal:
     """Sum of the weights of the edges that pull, divided by the largest weight."""
 
     @classmethod
-    def of(cls, graph: Path, edges: PullingEdges, request: LayoutRequest) -> DensityGoal | None:
+    def of(cls, graph: Path, edges: PullingEdges, request: UmapArguments) -> DensityGoal | None:
         """Goal of a layout, or None if density does not count; the edges are read once."""
         if not request.density:
             return None

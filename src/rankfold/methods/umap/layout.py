@@ -30,9 +30,9 @@ from rankfold.kernels.layout.forces import (
 from rankfold.kernels.layout.radii import measure_radii
 from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import Densities, DensityGoal
 from rankfold.methods.umap.edges import PullingEdges
-from rankfold.methods.umap.request import LayoutRequest
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class Layout:
 
     positions: Float32
     edges: PullingEdges
-    request: LayoutRequest
+    request: UmapArguments
     epochs: int
     threads: int
     bounds: tuple[int, ...] = ()

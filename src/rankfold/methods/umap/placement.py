@@ -25,8 +25,8 @@ from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_c
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.layout import PIECES
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -53,7 +53,7 @@ class Placement:
 
     neighbors: NewNeighbors
     embedding: Source
-    parameters: LayoutRequest
+    parameters: UmapArguments
     """Parameters of the layout."""
 
     epochs: int
@@ -62,9 +62,9 @@ class Placement:
     @classmethod
     def of(cls, neighbors: NewNeighbors, embedding: Source, facts: Mapping[str, Any]) -> Placement:
         """Task for new rows with these neighbors in an embedding; ``facts`` are those of its result."""
-        names = {each.name for each in fields(LayoutRequest)}
+        names = {each.name for each in fields(UmapArguments)}
         request = {name: value for name, value in facts["request"].items() if name in names}
-        parameters = LayoutRequest(**request)
+        parameters = UmapArguments(**request)
         return cls(neighbors, embedding, parameters, parameters.epochs(embedding.shape[0]))
 
     @property

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -30,10 +29,10 @@ from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.methods.umap.start import (
     anywhere,
     digest,
@@ -89,7 +88,7 @@ class UmapTask:
     edges: int
     """Number of edges of the graph, at most."""
 
-    parameters: LayoutRequest
+    parameters: UmapArguments
     given: Float64 | None = None
     """Initial positions given by the caller; None if there are none."""
 
@@ -299,33 +298,22 @@ class UmapTask:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def umap_task(
-    neighbors: Result | str | Path,
-    *,
-    init: object = INITS[0],
-    matrix: object = None,
-    quality: object = None,
-    n_neighbors: object = None,
-    metric: object = None,
-    min_recall: object = None,
-    **arguments: object,
-) -> Task:
+def umap_task(neighbors: Result | str | Path, arguments: UmapArguments) -> Task:
     """Task that lays out a graph, lists of neighbors, or a matrix; its quality is measured if asked for."""
     if (source := matrix_in(neighbors)) is not None:
-        k = NEIGHBORS if n_neighbors is None else integer("n_neighbors", n_neighbors)
-        search = search_of(k - 1, metric, min_recall)
-        seed = integer("seed", arguments.get("seed", 0))
-        beside = matrix_to_begin_at(init, matrix, source, metric)
-        make = functools.partial(_layout_task, init=init, matrix=beside, arguments=arguments)
-        return searched_task(source, search, seed, make, quality)
-    require_unsaid(neighbors, n_neighbors=n_neighbors, metric=metric, min_recall=min_recall)
+        k = NEIGHBORS if arguments.n_neighbors is None else arguments.n_neighbors
+        search = search_of(k - 1, arguments)
+        beside = matrix_to_begin_at(arguments.init, arguments.matrix, source, arguments.metric)
+        make = functools.partial(_layout_task, matrix=beside, arguments=arguments)
+        return searched_task(source, search, arguments.seed, make, arguments.quality)
+    require_unsaid(neighbors, arguments)
     result = result_of(
         "umap", neighbors, "a matrix, or a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
     )
-    return measured_task(_layout_task(result, init, matrix, arguments), result, quality)
+    return measured_task(_layout_task(result, arguments.matrix, arguments), result, arguments.quality)
 
 
-def _layout_task(result: Result, init: object, matrix: object, arguments: dict[str, object]) -> Task:
+def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Task:
     """Task that lays out a graph, or lists of neighbors, which become a graph first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
@@ -333,8 +321,10 @@ def _layout_task(result: Result, init: object, matrix: object, arguments: dict[s
             f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn, or a matrix"
             f"{coordinates_hint(result)}"
         )
+    init: object = arguments.init
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
-    parameters = LayoutRequest.of(init=str(init) if is_name else "custom", **arguments)
+    parameters = dataclasses.replace(arguments, init=str(init) if is_name else "custom")
+    parameters.check()
     if is_name and init == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or umap")
     require_matrix(parameters.init, matrix)

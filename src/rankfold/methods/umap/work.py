@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import DensityGoal
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import Layout, moves
-from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
@@ -35,7 +35,7 @@ FOLDER, POSITIONS, MOVES, SPREAD = "layout", "positions", "moves", "spread"
 def lay_out(
     run: Run,
     edges: PullingEdges,
-    parameters: LayoutRequest,
+    parameters: UmapArguments,
     start: Callable[[], Float32],
     parts: range,
     goal: DensityGoal | None = None,
@@ -65,7 +65,7 @@ def lay_out(
 def _here(
     run: Run,
     edges: PullingEdges,
-    parameters: LayoutRequest,
+    parameters: UmapArguments,
     part: Path,
     state: State,
     goal: DensityGoal | None,
@@ -98,7 +98,7 @@ def _state(layout: Layout, done: int) -> State:
 def _on_workers(
     run: Run,
     edges: PullingEdges,
-    parameters: LayoutRequest,
+    parameters: UmapArguments,
     part: Path,
     rows: int,
     parts: range,
@@ -134,7 +134,7 @@ class LayoutWork:
     """Work of a team of processes: each moves the vertices of its part, the first one writes checkpoints."""
 
     edges: PullingEdges
-    parameters: LayoutRequest
+    parameters: UmapArguments
     state: Path
     bounds: tuple[int, ...]
     checkpoint_seconds: float
