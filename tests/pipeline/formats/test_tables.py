@@ -343,6 +343,58 @@ def test_what_names_no_rows_is_refused(tmp_path: Path, of: str) -> None:
             open_source(x)
 
 
+PREAMBLES = {
+    "title": ("Station 5\n", ",", 1),
+    "title of one cell fewer": ("Rome, 2020\n", ",", 1),
+    "title of more cells": ("Rome, 2020, x, y, z\n", ",", 1),
+    "source and blank lines": ("Source: me\nDate, 2020\n\n\n", ",", 4),
+    "title above semicolons": ("Rome, 2020\n", ";", 1),
+    "title above tabs": ("Rome\n", "\t", 1),
+    "quotes over two lines": ('"Rome,\n2020"\n', ",", 2),
+    "comment and title": ("# by me\nRome\n", ",", 2),
+    "other comments": ("% by me\n! twice\n", ",", 2),
+    "padded": ("Rome,,\n,,\n", ",", 2),
+    "portal": ('"Data Source","WDI",\n\n"Last Updated","2020-01-01",\n\n', ",", 4),
+    "separator": ("sep=;\n", ";", 1),
+    "separator in quotes": ('"sep=\t"\n', "\t", 1),
+    "mark and title": ("\ufeffRome\n", ",", 1),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+@pytest.mark.parametrize("name", PREAMBLES)
+def test_lines_above_a_table_are_refused_and_left_out_on_request(
+    tmp_path: Path, name: str, rows: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    above, separator, lines = PREAMBLES[name]
+    table = "a,b,c\n" + "1,2,3.5\n" * rows
+    path = tmp_path / "x.csv"
+    path.write_text(above + table.replace(",", separator))
+    for read in (lambda: open_source(path), lambda: import_array(path, tmp_path / "y.zarr")):
+        with pytest.raises(RankfoldError, match=rf"skip_lines={lines}\b"):
+            read()
+    import_array(path, tmp_path / "y.zarr", skip_lines=lines)
+    np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), [[1, 2, 3.5]] * rows)
+    assert names_of(open_source(tmp_path / "y.zarr"), 1).labels.tolist() == ["a", "b", "c"]
+    path.write_text(above + table.partition("\n")[2].replace(",", separator))  # without names
+    import_array(path, tmp_path / "z.zarr", skip_lines=lines)
+    np.testing.assert_array_equal(whole(tmp_path / "z.zarr"), [[1, 2, 3.5]] * rows)
+
+
+def test_skipped_lines_are_a_number_and_of_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    for lines in (-1, True, 1.5):
+        with pytest.raises(InputError, match="must be a whole number of lines"):
+            import_array(tmp_path / "x.csv", tmp_path / "y.zarr", skip_lines=lines)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="nothing below line 7"):
+        import_array(tmp_path / "x.csv", tmp_path / "y.zarr", skip_lines=7)
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="thousands and skip_lines are for"):
+        import_array(tmp_path / "x.parquet", tmp_path / "y.zarr", skip_lines=1)
+    with pytest.raises(InputError):
+        import_array(np.eye(3), tmp_path / "y.zarr", skip_lines=1)
+
+
 LONG = 2**53 + 1
 
 

@@ -112,6 +112,9 @@ class DelimitedReader(NumericTable):
     decided: tuple[str, ...] = ()
     """Decisions about the file when it was opened, as text."""
 
+    names_below: int | None = None
+    """Line below the first that seems to hold the names of columns; None without one."""
+
     remarks: Remarks = field(default_factory=Remarks, compare=False)
 
     @property
@@ -399,7 +402,13 @@ class DelimitedReader(NumericTable):
         )
 
     def _hint(self, cells: list[str]) -> str:
-        """Advice if cells look like numbers in another style; else empty."""
+        """Advice if names seem to be in another line, or cells look like numbers in another style.
+
+        Else empty.
+        """
+        if self.names_below is not None:
+            way = argument("skip_lines", self.names_below - 1)
+            return f" If the table begins in line {self.names_below}, import it with {way}."
         for thousands, decimal in (
             (",", "."),
             (".", ","),
@@ -478,7 +487,8 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
     load_arrow(path, "csv")
     dialect = dialect_of(path, options)
     if dialect is None:
-        raise DataError(f"{path} is empty, so there is nothing to import")
+        below = f"has nothing below line {options.skip_lines}" if options.skip_lines else "is empty"
+        raise DataError(f"{path} {below}, so there is nothing to import")
     return DelimitedReader(
         path,
         (path,),
@@ -491,6 +501,7 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
         dialect.style,
         dialect.header_lines,
         dialect.notes,
+        dialect.names_below,
         Remarks(comments=dialect.comments),
     )
 
