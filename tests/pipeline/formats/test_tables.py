@@ -343,6 +343,14 @@ def test_what_names_no_rows_is_refused(tmp_path: Path, of: str) -> None:
             open_source(x)
 
 
+@pytest.mark.parametrize("others", [1, 1200])
+def test_tables_of_any_width_may_have_commas_before_fractions(tmp_path: Path, others: int) -> None:
+    (tmp_path / "x.csv").write_text("1,5" + ";2,25" * others + "\n" + "3,5" + ";0,125" * others + "\n")
+    np.testing.assert_array_equal(
+        whole(tmp_path / "x.csv"), [[1.5, *[2.25] * others], [3.5, *[0.125] * others]]
+    )
+
+
 PREAMBLES = {
     "title": ("Station 5\n", ",", 1),
     "title of one cell fewer": ("Rome, 2020\n", ",", 1),

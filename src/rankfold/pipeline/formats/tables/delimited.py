@@ -353,7 +353,8 @@ class DelimitedReader(NumericTable):
         table = text.read_csv(
             arrow.BufferReader(data),
             read_options=text.ReadOptions(use_threads=False, column_names=["0"], block_size=len(data) + 1),
-            parse_options=text.ParseOptions(ignore_empty_lines=False, quote_char=False),
+            # A cell may hold a comma, in quotes or before a fraction; no number has a unit separator.
+            parse_options=text.ParseOptions(delimiter="\x1f", ignore_empty_lines=False, quote_char=False),
             convert_options=text.ConvertOptions(
                 column_types={"0": self._kind(arrow)},
                 decimal_point=self.style.decimal,
