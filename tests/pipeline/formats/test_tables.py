@@ -344,11 +344,44 @@ def test_what_names_no_rows_is_refused(tmp_path: Path, of: str) -> None:
 
 
 @pytest.mark.parametrize("others", [1, 1200])
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [("\u00a0", "no-break space"), ("\u202f", "narrow no-break space"), ("\u2009", "thin space")],
+)
+def test_spaces_that_do_not_break_group_digits_on_request_alone(
+    tmp_path: Path, space: str, name: str, others: int
+) -> None:
+    head, rest = "a;" + ";".join(f"c{place}" for place in range(others)) + "\n", ";2" * others + "\n"
+    path = tmp_path / "x.csv"
+    path.write_text(head + f"1{space}234,5{rest}{space}-1{space}234{space}567{rest}12{space}{rest}")
+    message = rf"{name} \(U\+{ord(space):04X}\) separates thousands, import it with thousands=' '"
+    with pytest.raises(DataError, match=message):
+        open_source(path)
+    table = describe_table(str(path))
+    assert table is not None and table.index_col is None and re.search(message, str(table))
+    import_array(path, tmp_path / "y.zarr", thousands=" ")
+    expected = [[number, *[2] * others] for number in (1234.5, -1234567, 12)]
+    np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), expected)
+    path.write_text(head + f"9{space}007{space}199{space}254{space}740{space}993{rest}")
+    with pytest.raises(DataError, match="'a' has 9007199254740993 in row 1 of the data, which float64"):
+        import_array(path, tmp_path / "z.zarr", thousands=" ")
+    path.write_text(head.replace(";", " ") + f"1{space}234{rest}".replace(";", " "))
+    import_array(path, tmp_path / "s.zarr", thousands=" ")
+    np.testing.assert_array_equal(whole(tmp_path / "s.zarr"), [[1234, *[2] * others]])
+
+
+@pytest.mark.parametrize("others", [1, 1200])
 def test_tables_of_any_width_may_have_commas_before_fractions(tmp_path: Path, others: int) -> None:
     (tmp_path / "x.csv").write_text("1,5" + ";2,25" * others + "\n" + "3,5" + ";0,125" * others + "\n")
     np.testing.assert_array_equal(
         whole(tmp_path / "x.csv"), [[1.5, *[2.25] * others], [3.5, *[0.125] * others]]
     )
+
+
+def test_a_space_of_another_encoding_is_said(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes("a;b\n1\u00a0234,5;2\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"not UTF-8\. Write it as UTF-8.*iconv -f LATIN1"):
+        open_source(tmp_path / "x.csv")
 
 
 PREAMBLES = {
@@ -445,8 +478,15 @@ def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, 
         ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*thousands='\.'"),
         ("a;b\n1,5;2\n1.5;2\n", {}, "'a' has '1,5'.*decimal=','"),
         ("a;b\n1,234;5\n", {}, r"'1,234', which may be 1\.234 or 1234.*decimal=',' or thousands=','"),
+        ("a;b\n1 234,5;2\n", {}, r"'a' has '1 234,5'.*If ' ' separates thousands.*thousands=' '"),
+        ("a;b\n1 234,5;2\n", {"thousands": " "}, [[1234.5, 2]]),
+        ('a,b\n"1 234,5",2\n', {"thousands": " "}, r"'a' has '1 234,5'.*decimal=','"),
+        ('a,b\n"1 234,5",2\n', {"thousands": " ", "decimal": ","}, [[1234.5, 2]]),
+        ("a,b\n1’234,2\n", {"thousands": "'"}, [[1234, 2]]),
+        ("a,b\n1’234,2\n", {}, r"If right single quotation mark \(U\+2019\) .*thousands=\"'\""),
         ("a,b\n1,2\n#3,4\n", {}, "'a' has '#3' in line 3"),
         ("a,b\n1,0x10\n", {}, "'b' has '0x10'"),
+        ("a,b\n1,300\n", {"dtype": "uint8"}, "'b' has '300' in line 2, which is no uint8. Keep"),
     ],
 )
 def test_groups_of_digits_are_never_misread(

@@ -186,7 +186,8 @@ def import_array(
     decimal : {"auto", ".", ","}
         Decimal sign in text. A comma is recognized if something else separates cells.
     thousands : {",", ".", " ", "'", "_"}, optional
-        Sign between groups of three digits in text; unless it is given, such numbers are an error.
+        Sign between groups of three digits in text; unless it is given, such numbers are an error. A space
+        also stands for no-break and thin spaces.
     skip_lines : int
         Lines at the start of a .csv, .tsv or .txt that are no part of the table, such as a title.
     layout : {"auto", "dense"}

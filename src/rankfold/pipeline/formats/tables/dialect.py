@@ -196,15 +196,26 @@ def _require_utf8(path: str, names: Sequence[str]) -> None:
     """Raise ``InputError`` for names that were not UTF-8, by the replacement characters in them."""
     wrong = next((name for name in names if REPLACEMENT in name), None)
     if wrong is not None:
-        raise InputError(
-            f"{path} has a column {wrong!r}, whose letters are not UTF-8. Write it as UTF-8, from its "
-            f"encoding: iconv -f LATIN1 -t UTF-8 {path} > NEW.csv"
-        )
+        raise InputError(f"{path} has a column {wrong!r}, whose letters are not UTF-8. {recode(path)}")
+
+
+def recode(path: str) -> str:
+    """Advice to write a text file as UTF-8, as a sentence without its point."""
+    return f"Write it as UTF-8, from its encoding: iconv -f LATIN1 -t UTF-8 {path} > NEW.csv"
+
+
+SPACES = " \t\n\r\f\v"
+"""Characters that separate cells where spaces do. No-break spaces are not among them: they group digits."""
 
 
 def squeezed(line: str) -> str:
     """A line with runs of white space replaced by one space; unchanged if it contains quotes."""
-    return line if '"' in line else " ".join(line.split())
+    return line if '"' in line else " ".join(_words(line))
+
+
+def _words(line: str) -> list[str]:
+    """Cells of a line that are separated by spaces."""
+    return re.findall(f"[^{SPACES}]+", line)
 
 
 def _cells(path: str, record: str, separator: str) -> list[str]:
@@ -231,8 +242,8 @@ def _separator(records: list[str], options: ReadOptions) -> str:
         found = (len({*counts}) == 1, _share_of_numbers(records[-1].split(candidate), options))
         if _cuts_alike(counts) and found > rank:
             best, rank = candidate, found
-    if best is None and _cuts_alike([len(line.split()) - 1 for line in bare]):
-        best = " " if _share_of_numbers(records[-1].split(), options) else None
+    if best is None and _cuts_alike([len(_words(line)) - 1 for line in bare]):
+        best = " " if _share_of_numbers(_words(records[-1]), options) else None
     return best or max(",;\t", key=bare[0].count)
 
 
@@ -271,14 +282,14 @@ def _require_table(path: str, head: _Head, separator: str, options: ReadOptions)
         )
     bare = _without_quotes(head.records)
     counts = [line.count(separator) for line in bare]
-    if _cuts_alike(counts) or _cuts_alike([len(line.split()) - 1 for line in bare]):
+    if _cuts_alike(counts) or _cuts_alike([len(_words(line)) - 1 for line in bare]):
         return
     if not any(counts) and _share_of_numbers(head.records[-1:], options):
         return  # a single column
     begin, columns, share = 0, 0, 0.0
-    for candidate in ("\t",) if separator == "\t" else (*CANDIDATES, None):
-        widths = [len(line.split(candidate)) for line in bare]
-        numbers = _share_of_numbers(head.records[-1].split(candidate), options)
+    for candidate in ("\t",) if separator == "\t" else (*CANDIDATES, " "):
+        widths = [len(_split(line, candidate)) for line in bare]
+        numbers = _share_of_numbers(_split(head.records[-1], candidate), options)
         if (found := _begin_of_table(widths)) is not None and numbers > share:
             begin, columns, share = found, widths[found], numbers
     if begin:
@@ -288,6 +299,10 @@ def _require_table(path: str, head: _Head, separator: str, options: ReadOptions)
             f"{argument('skip_lines', line - 1)} to leave out the lines above, or repair line "
             f"{head.starts[0]}"
         )
+
+
+def _split(line: str, separator: str) -> list[str]:
+    return _words(line) if separator == " " else line.split(separator)
 
 
 def _begin_of_table(widths: list[int]) -> int | None:
@@ -320,8 +335,9 @@ def _style(
     if options.thousands == "." or options.thousands == "," or separator == ",":
         return Style("," if options.thousands == "." else ".", options.thousands), []
     cells = {cell.strip() for record in records for cell in record}
-    with_comma = sorted(cell for cell in cells if "," in cell and is_number(cell, Style(",")))
-    with_point = sorted(cell for cell in cells if "." in cell and re.match(Style(".").number, cell))
+    comma, point = (Style(decimal, options.thousands) for decimal in ",.")
+    with_comma = sorted(cell for cell in cells if "," in cell and is_number(cell, comma))
+    with_point = sorted(cell for cell in cells if "." in cell and re.match(point.number, cell))
     if with_comma and not with_point:
         if all(map(GROUPED.fullmatch, with_comma)):
             first = with_comma[0]
