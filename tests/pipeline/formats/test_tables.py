@@ -447,15 +447,30 @@ LONG = 2**53 + 1
         {"a": pa.array([2**64 - 1, 2], pa.uint64()), "b": [-1, 1]},
         {"a": [[LONG, 1], [2, None]]},
         {"a": pa.array([LONG + 1, 2], pa.decimal128(20, 0))},
+        {"a": pa.array([LONG, None], pa.decimal128(20, 0))},
+        {"a": pa.array([-LONG, 2], pa.decimal128(20, 2)), "b": [-1, 1]},
+        {"a": pa.array([LONG, 2], pa.decimal256(60, 30))},
+        {"a": pa.array([[LONG, 1], [2, None]], pa.list_(pa.decimal128(20, 0)))},
     ],
-    ids=["gaps", "fractions", "unsigned", "lists", "decimals"],
+    ids=[
+        *("gaps", "fractions", "unsigned", "lists", "decimals"),
+        *("decimals with gaps", "decimals with digits after the point", "wide decimals", "lists of decimals"),
+    ],
 )
 def test_whole_numbers_of_parquet_keep_their_digits_or_are_refused(tmp_path: Path, columns: Any) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     with pytest.raises(
-        DataError, match=r"column 'a' has [0-9.e+]+ in row 1 of the data, which float64 does not hold"
+        DataError, match=r"column 'a' has -?[0-9]+ in row 1 of the data, which float64 does not hold"
     ):
         open_source(tmp_path / "x.parquet")
+
+
+def test_decimals_of_parquet_with_a_fraction_are_rounded(tmp_path: Path) -> None:
+    decimals = [Decimal("9007199254740993.50"), Decimal(LONG + 1), Decimal("-0.25"), None]
+    pq.write_table(pa.table({"a": pa.array(decimals, pa.decimal128(20, 2))}), tmp_path / "x.parquet")
+    expected = [[NAN if each is None else float(each)] for each in decimals]
+    # Arrow rounds twice: the digits, and their quotient by a power of ten.
+    np.testing.assert_allclose(whole(tmp_path / "x.parquet"), expected, rtol=2.0**-52)
 
 
 def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, caplog: Any) -> None:
