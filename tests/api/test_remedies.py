@@ -222,6 +222,15 @@ SITUATIONS = {
     "thousands": Situation(
         lambda d, **a: rf.import_array(_table(d, 'a,b\n"1,234",5\n'), d / "z.zarr", **a), names=("thousands",)
     ),
+    "a title above a table": Situation(
+        lambda d, **a: rf.import_array(_table(d, "Station 5\na,b,c\n1,2,3\n"), d / "z.zarr", **a),
+        names=("skip_lines",),
+    ),
+    "a padded title above a table": Situation(
+        lambda d, **a: rf.import_array(_table(d, "Station,,\na,b,c\n1,2,3\n"), d / "z.zarr", **a),
+        names=("skip_lines",),
+        apart=("numeric", "without"),
+    ),
     "a comma": Situation(
         lambda d, **a: rf.import_array(_table(d, "a;b\n1,234;5\n"), d / "z.zarr", **a),
         names=("decimal", "thousands"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from rankfold.pipeline.text import Lines
 
-_VALUE = r"(?:'[^']*'|\[[^\]]*\]|\([^()]*\)|[\w.]+)"
+_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^()]*\)|[\w.]+)"
 _ARGUMENT = rf"\w+={_VALUE}?"
 _OPTION = rf"--[a-z][a-z-]*(?: (?:{_VALUE}|[^\s()]+))?"
 
@@ -39,6 +39,8 @@ def argument(name: str, value: Any = None) -> str:
     --------
     >>> argument("memory", "52MiB"), argument("rank")
     ("memory='52MiB' (--memory 52MiB)", 'rank= (--rank)')
+    >>> print(argument("thousands", " "))
+    thousands=' ' (--thousands ' ')
     >>> argument("overwrite", True), argument("with_rows", False)
     ('overwrite=True (--overwrite)', 'with_rows=False (--no-rows)')
     """
@@ -47,7 +49,8 @@ def argument(name: str, value: Any = None) -> str:
         return f"{name}= ({option})"
     if value is False:
         return f"{name}=False (--no-{name.removeprefix('with_').replace('_', '-')})"
-    return f"{name}={value!r} ({option if value is True else f'{option} {value}'})"
+    text = repr(value) if isinstance(value, str) and {*value} & {*" '"} else value
+    return f"{name}={value!r} ({option if value is True else f'{option} {text}'})"
 
 
 def memory_argument(need_bytes: int) -> str:

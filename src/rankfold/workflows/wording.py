@@ -18,7 +18,7 @@ KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
 """Options of commands that have another name in a workflow file."""
 
 SAME = "memory row-axes select-rows select-columns drop-missing-columns drop-missing-rows missing-chunks"
-SAME += " scratch workers threads columns without header layout dtype"
+SAME += " scratch workers threads columns without header skip-lines layout dtype"
 """Options that have the same name in a file, besides arguments of methods."""
 
 VALUE = re.compile(

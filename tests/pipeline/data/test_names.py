@@ -16,6 +16,7 @@ from rankfold.pipeline.data.names import (
     Axis,
     Names,
     attributes_of_result,
+    find_along,
     labels_of,
     names_of_result,
 )
@@ -50,6 +51,34 @@ def test_coordinates_of_any_scale_are_found(exponent: int, order: list[int]) -> 
     values = np.ldexp(np.linspace(-2.0, 3.0, 6), exponent)
     found = table(*values[order]).find(table(*values))
     np.testing.assert_array_equal(values[order][found], values)
+
+
+LONGITUDES = st.lists(st.integers(-6, 6).map(lambda each: 60.0 * each), min_size=1, max_size=9, unique=True)
+
+
+@given(own=LONGITUDES, wanted=LONGITUDES)
+def test_a_longitude_stands_for_itself_where_a_meridian_comes_twice(
+    own: list[float], wanted: list[float]
+) -> None:
+    found = find_along(*(Axis.of("lon", len(each), np.array(each)) for each in (own, wanted)))
+    for label, place in zip(wanted, found, strict=True):
+        same = [each for each in own if (each - label) % 360 == 0]
+        if place >= 0:
+            assert own[place] in same
+        else:
+            assert len(same) != 1 and label not in own
+            assert place == (-2 if same else -1)
+    if set(wanted) <= set(own):
+        assert [own[place] for place in found] == wanted
+
+
+def test_a_meridian_that_comes_twice_turns_with_the_others() -> None:
+    east, west, half = (60.0 * np.arange(start, start + 7) for start in (0, -6, -3))
+    axes = [Axis.of("lon", 7, each) for each in (east, west)]
+    np.testing.assert_array_equal(find_along(*axes), np.arange(7))
+    np.testing.assert_array_equal(find_along(*axes[::-1]), np.arange(7))
+    found = find_along(axes[0], Axis.of("lon", 7, half))
+    np.testing.assert_array_equal(east[found], [180, 240, 300, 0, 60, 120, 180])
 
 
 def test_coordinates_of_32_bits_are_those_of_64() -> None:

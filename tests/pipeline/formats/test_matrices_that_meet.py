@@ -526,6 +526,32 @@ def test_longitudes_meet_modulo_360(named: str, order: str, caplog: pytest.LogCa
         rf.transform(result, radians)
 
 
+def at(*longitudes: float) -> Any:
+    """The field at these longitudes, one of which may stand for the same meridian as another."""
+    x = field()
+    return x[:, :, [int(each % 360) // 60 for each in longitudes]].assign_coords(lon=list(longitudes))
+
+
+@pytest.mark.parametrize(
+    "longitudes",
+    [
+        (0, 60, 120, 180, 240, 300, 360),
+        (-180, -120, -60, 0, 60, 120, 180),
+        (-360, -300, -240, -180, -120, -60, 0),
+    ],
+)
+def test_a_meridian_that_comes_twice_is_taken_once_or_refused(longitudes: tuple[float, ...]) -> None:
+    once = rf.pca(at(*range(0, 360, 60)), 3, row_axes="time")
+    found = rf.transform(once, at(*longitudes))
+    np.testing.assert_allclose(found.scores[:], once.scores[:], atol=1e-10)
+    twice = rf.pca(at(*longitudes), 3, row_axes="time")
+    np.testing.assert_allclose(
+        rf.transform(twice, at(*longitudes)[:, :, ::-1]).scores[:], twice.scores[:], atol=1e-10
+    )
+    with pytest.raises(RankfoldError, match=r"has one column, lat -45\.0, lon .*, for two of "):
+        rf.transform(twice, at(*range(0, 360, 60)))
+
+
 def test_the_coordinate_of_an_axis_is_refused_as_one(tmp_path: Path) -> None:
     place = str(in_file(field(), tmp_path / "x.nc")).partition("::")[0]
     with pytest.raises(RankfoldError, match=r"::lat is the coordinate of an axis, 4 values; .*::sst"):

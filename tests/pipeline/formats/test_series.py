@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.sparse import csr_array, csr_matrix, random_array
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix, random_array, save_npz
 
 import rankfold as rf
 from rankfold.pipeline.data.source import require_compressed, row_marks
-from rankfold.pipeline.errors import InputError, OutputError, SourceNotFoundError
+from rankfold.pipeline.errors import DataError, InputError, OutputError, SourceNotFoundError
 
 Float32 = npt.NDArray[np.float32]
 
@@ -116,5 +119,60 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match=r"week-\*.npy"):
         rf.open(f"{tmp_path}/week-*.npy")
     np.save(tmp_path / "day-1.npy", X[:, :5])
-    with pytest.raises(InputError, match="same columns and one type"):
+    with pytest.raises(InputError, match="have the same columns"):
         rf.open(f"{tmp_path}/day-*.npy")
+
+
+TYPES = ("float16", "float32", "float64", "complex64", "int8", "int16", "uint16", "int32", "int64", "bool")
+
+
+@given(types=st.lists(st.sampled_from(TYPES), min_size=2, max_size=4), sparse=st.booleans())
+def test_files_of_any_types_keep_every_number(
+    tmp_path_factory: pytest.TempPathFactory, types: list[str], sparse: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("types")
+    # SciPy has no sparse float16, and sparse matrices are read as real numbers.
+    types = [each for each in types if not sparse or each not in ("float16", "complex64")]
+    parts = [(9 * X[CUTS[i] : CUTS[i + 1]]).astype(dtype) for i, dtype in enumerate(types)]
+    if not parts:
+        return
+    for number, part in enumerate(parts):
+        if sparse:
+            save_npz(folder / f"day-{number}.npz", csr_matrix(part), compressed=False)
+        else:
+            np.save(folder / f"day-{number}.npy", part)
+    source, whole = rf.open(f"{folder}/day-*"), np.concatenate(parts)
+    assert source.dtype == np.result_type(*types) == whole.dtype
+    rows, columns = (3, len(whole) - 2), (2, 11)
+    out = np.empty((rows[1] - rows[0], columns[1] - columns[0]), source.dtype)
+    source.read_into(out, rows, columns)
+    assert np.array_equal(out, whole[slice(*rows), slice(*columns)])
+    if sparse:
+        stored = require_compressed(source).read_sparse(rows)
+        assert stored.data.dtype == source.dtype
+        again = csr_array((stored.data, stored.indices, stored.indptr), shape=(len(out), 12))
+        assert np.array_equal(again.toarray(), whole[slice(*rows)])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_whole_numbers_that_the_type_of_all_files_rounds_are_refused(tmp_path: Path, sparse: bool) -> None:
+    numbers = np.zeros((40, 12), np.int64)
+    numbers[7, 5] = 2**53 + 1
+    parts: tuple[npt.NDArray[Any], ...] = X[:20], numbers
+    for number, part in enumerate(parts):
+        if sparse:
+            save_npz(tmp_path / f"day-{number}.npz", csr_matrix(part), compressed=False)
+        else:
+            np.save(tmp_path / f"day-{number}.npy", part)
+    source = rf.open(f"{tmp_path}/day-*")
+    source.read_into(np.empty((7, 12)), (20, 27), (0, 12))
+    with pytest.raises(DataError, match=r"day-1\.np. holds whole numbers such as 9007199254740993"):
+        rf.pca(source, 3, threads=1)
+
+
+def test_one_wider_file_gives_the_result_of_the_whole_matrix(tmp_path: Path) -> None:
+    write(tmp_path, 3)
+    np.save(tmp_path / "day-3.npy", X[CUTS[3] :].astype(np.float64))
+    whole = rf.svd(X.astype(np.float64), 5, threads=1)
+    np.testing.assert_allclose(rf.svd(f"{tmp_path}/day-*.npy", 5, threads=1).s, whole.s, rtol=1e-12)
+    assert str(rf.open(f"{tmp_path}/day-*.npy").format) == "4 of npy, of float32, float64"  # type: ignore[attr-defined]

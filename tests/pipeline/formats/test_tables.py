@@ -343,6 +343,99 @@ def test_what_names_no_rows_is_refused(tmp_path: Path, of: str) -> None:
             open_source(x)
 
 
+@pytest.mark.parametrize("others", [1, 1200])
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [("\u00a0", "no-break space"), ("\u202f", "narrow no-break space"), ("\u2009", "thin space")],
+)
+def test_spaces_that_do_not_break_group_digits_on_request_alone(
+    tmp_path: Path, space: str, name: str, others: int
+) -> None:
+    head, rest = "a;" + ";".join(f"c{place}" for place in range(others)) + "\n", ";2" * others + "\n"
+    path = tmp_path / "x.csv"
+    path.write_text(head + f"1{space}234,5{rest}{space}-1{space}234{space}567{rest}12{space}{rest}")
+    message = rf"{name} \(U\+{ord(space):04X}\) separates thousands, import it with thousands=' '"
+    with pytest.raises(DataError, match=message):
+        open_source(path)
+    table = describe_table(str(path))
+    assert table is not None and table.index_col is None and re.search(message, str(table))
+    import_array(path, tmp_path / "y.zarr", thousands=" ")
+    expected = [[number, *[2] * others] for number in (1234.5, -1234567, 12)]
+    np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), expected)
+    path.write_text(head + f"9{space}007{space}199{space}254{space}740{space}993{rest}")
+    with pytest.raises(DataError, match="'a' has 9007199254740993 in row 1 of the data, which float64"):
+        import_array(path, tmp_path / "z.zarr", thousands=" ")
+    path.write_text(head.replace(";", " ") + f"1{space}234{rest}".replace(";", " "))
+    import_array(path, tmp_path / "s.zarr", thousands=" ")
+    np.testing.assert_array_equal(whole(tmp_path / "s.zarr"), [[1234, *[2] * others]])
+
+
+@pytest.mark.parametrize("others", [1, 1200])
+def test_tables_of_any_width_may_have_commas_before_fractions(tmp_path: Path, others: int) -> None:
+    (tmp_path / "x.csv").write_text("1,5" + ";2,25" * others + "\n" + "3,5" + ";0,125" * others + "\n")
+    np.testing.assert_array_equal(
+        whole(tmp_path / "x.csv"), [[1.5, *[2.25] * others], [3.5, *[0.125] * others]]
+    )
+
+
+def test_a_space_of_another_encoding_is_said(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes("a;b\n1\u00a0234,5;2\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"not UTF-8\. Write it as UTF-8.*iconv -f LATIN1"):
+        open_source(tmp_path / "x.csv")
+
+
+PREAMBLES = {
+    "title": ("Station 5\n", ",", 1),
+    "title of one cell fewer": ("Rome, 2020\n", ",", 1),
+    "title of more cells": ("Rome, 2020, x, y, z\n", ",", 1),
+    "source and blank lines": ("Source: me\nDate, 2020\n\n\n", ",", 4),
+    "title above semicolons": ("Rome, 2020\n", ";", 1),
+    "title above tabs": ("Rome\n", "\t", 1),
+    "quotes over two lines": ('"Rome,\n2020"\n', ",", 2),
+    "comment and title": ("# by me\nRome\n", ",", 2),
+    "other comments": ("% by me\n! twice\n", ",", 2),
+    "padded": ("Rome,,\n,,\n", ",", 2),
+    "portal": ('"Data Source","WDI",\n\n"Last Updated","2020-01-01",\n\n', ",", 4),
+    "separator": ("sep=;\n", ";", 1),
+    "separator in quotes": ('"sep=\t"\n', "\t", 1),
+    "mark and title": ("\ufeffRome\n", ",", 1),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+@pytest.mark.parametrize("name", PREAMBLES)
+def test_lines_above_a_table_are_refused_and_left_out_on_request(
+    tmp_path: Path, name: str, rows: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    above, separator, lines = PREAMBLES[name]
+    table = "a,b,c\n" + "1,2,3.5\n" * rows
+    path = tmp_path / "x.csv"
+    path.write_text(above + table.replace(",", separator))
+    for read in (lambda: open_source(path), lambda: import_array(path, tmp_path / "y.zarr")):
+        with pytest.raises(RankfoldError, match=rf"skip_lines={lines}\b"):
+            read()
+    import_array(path, tmp_path / "y.zarr", skip_lines=lines)
+    np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), [[1, 2, 3.5]] * rows)
+    assert names_of(open_source(tmp_path / "y.zarr"), 1).labels.tolist() == ["a", "b", "c"]
+    path.write_text(above + table.partition("\n")[2].replace(",", separator))  # without names
+    import_array(path, tmp_path / "z.zarr", skip_lines=lines)
+    np.testing.assert_array_equal(whole(tmp_path / "z.zarr"), [[1, 2, 3.5]] * rows)
+
+
+def test_skipped_lines_are_a_number_and_of_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    for lines in (-1, True, 1.5):
+        with pytest.raises(InputError, match="must be a whole number of lines"):
+            import_array(tmp_path / "x.csv", tmp_path / "y.zarr", skip_lines=lines)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="nothing below line 7"):
+        import_array(tmp_path / "x.csv", tmp_path / "y.zarr", skip_lines=7)
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="thousands and skip_lines are for"):
+        import_array(tmp_path / "x.parquet", tmp_path / "y.zarr", skip_lines=1)
+    with pytest.raises(InputError):
+        import_array(np.eye(3), tmp_path / "y.zarr", skip_lines=1)
+
+
 LONG = 2**53 + 1
 
 
@@ -354,15 +447,30 @@ LONG = 2**53 + 1
         {"a": pa.array([2**64 - 1, 2], pa.uint64()), "b": [-1, 1]},
         {"a": [[LONG, 1], [2, None]]},
         {"a": pa.array([LONG + 1, 2], pa.decimal128(20, 0))},
+        {"a": pa.array([LONG, None], pa.decimal128(20, 0))},
+        {"a": pa.array([-LONG, 2], pa.decimal128(20, 2)), "b": [-1, 1]},
+        {"a": pa.array([LONG, 2], pa.decimal256(60, 30))},
+        {"a": pa.array([[LONG, 1], [2, None]], pa.list_(pa.decimal128(20, 0)))},
     ],
-    ids=["gaps", "fractions", "unsigned", "lists", "decimals"],
+    ids=[
+        *("gaps", "fractions", "unsigned", "lists", "decimals"),
+        *("decimals with gaps", "decimals with digits after the point", "wide decimals", "lists of decimals"),
+    ],
 )
 def test_whole_numbers_of_parquet_keep_their_digits_or_are_refused(tmp_path: Path, columns: Any) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     with pytest.raises(
-        DataError, match=r"column 'a' has [0-9.e+]+ in row 1 of the data, which float64 does not hold"
+        DataError, match=r"column 'a' has -?[0-9]+ in row 1 of the data, which float64 does not hold"
     ):
         open_source(tmp_path / "x.parquet")
+
+
+def test_decimals_of_parquet_with_a_fraction_are_rounded(tmp_path: Path) -> None:
+    decimals = [Decimal("9007199254740993.50"), Decimal(LONG + 1), Decimal("-0.25"), None]
+    pq.write_table(pa.table({"a": pa.array(decimals, pa.decimal128(20, 2))}), tmp_path / "x.parquet")
+    expected = [[NAN if each is None else float(each)] for each in decimals]
+    # Arrow rounds twice: the digits, and their quotient by a power of ten.
+    np.testing.assert_allclose(whole(tmp_path / "x.parquet"), expected, rtol=2.0**-52)
 
 
 def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, caplog: Any) -> None:
@@ -385,8 +493,15 @@ def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, 
         ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*thousands='\.'"),
         ("a;b\n1,5;2\n1.5;2\n", {}, "'a' has '1,5'.*decimal=','"),
         ("a;b\n1,234;5\n", {}, r"'1,234', which may be 1\.234 or 1234.*decimal=',' or thousands=','"),
+        ("a;b\n1 234,5;2\n", {}, r"'a' has '1 234,5'.*If ' ' separates thousands.*thousands=' '"),
+        ("a;b\n1 234,5;2\n", {"thousands": " "}, [[1234.5, 2]]),
+        ('a,b\n"1 234,5",2\n', {"thousands": " "}, r"'a' has '1 234,5'.*decimal=','"),
+        ('a,b\n"1 234,5",2\n', {"thousands": " ", "decimal": ","}, [[1234.5, 2]]),
+        ("a,b\n1’234,2\n", {"thousands": "'"}, [[1234, 2]]),
+        ("a,b\n1’234,2\n", {}, r"If right single quotation mark \(U\+2019\) .*thousands=\"'\""),
         ("a,b\n1,2\n#3,4\n", {}, "'a' has '#3' in line 3"),
         ("a,b\n1,0x10\n", {}, "'b' has '0x10'"),
+        ("a,b\n1,300\n", {"dtype": "uint8"}, "'b' has '300' in line 2, which is no uint8. Keep"),
     ],
 )
 def test_groups_of_digits_are_never_misread(

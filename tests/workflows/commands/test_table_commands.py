@@ -48,6 +48,19 @@ def test_a_small_table_is_shown_and_reduced(tmp_path: Path, table: Path) -> None
     assert made.exit_code == 0 and "note: left out of" in made.stderr and "3 x 2 float64" in made.stdout
 
 
+def test_lines_above_a_table_are_left_out_by_a_command_and_a_workflow(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("Station 5\na,b,c\n1,2,3\n4,5,6\n")
+    refused(tmp_path, 2, "--skip-lines 1", "info", tmp_path / "x.csv")
+    assert rankfold("import", tmp_path / "x.csv", tmp_path / "y.zarr", "--skip-lines", "1").exit_code == 0
+    (tmp_path / "flow.yaml").write_text(
+        FLOW.replace('thousands: ","', "skip_lines: 1").replace("  parts", "# ")
+    )
+    assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
+    for made in (tmp_path / "y.zarr", tmp_path / "made/store.zarr"):
+        np.testing.assert_array_equal(np.asarray(rf.open(made)), [[1, 2, 3], [4, 5, 6]])
+    assert {action for action, _ in actions(tmp_path / "flow.yaml").values()} == {"skip"}
+
+
 def test_a_workflow_reads_tables(tmp_path: Path, table: Path) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
     assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0

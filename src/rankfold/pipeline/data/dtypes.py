@@ -155,13 +155,22 @@ _NOTED: set[str] = set()
 def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
     """A whole number that float64 does not hold exactly, or None.
 
-    Looks only at the minimum and the maximum, which takes no memory. Powers of two are exact, such as the
-    -2**63 that marks missing values.
+    Minimum and maximum come first, which takes no memory; mostly no number is large. Powers of two are
+    exact, such as the -2**63 that marks missing values.
     """
     if numbers.dtype.kind not in "iuO" or numbers.dtype.itemsize < 8 or not numbers.size:
         return None
     ends = (int(numbers.min()), int(numbers.max()))
-    return next((each for each in ends if abs(each) > LARGEST_WHOLE and int(float(each)) != each), None)
+    lost = next((each for each in ends if int(float(each)) != each), None)
+    if lost is not None or max(map(abs, ends)) <= LARGEST_WHOLE:
+        return lost
+    wide = numbers[beyond_floats(numbers)]
+    if wide.dtype.kind == "O":
+        return next((int(each) for each in wide if int(float(each)) != each), None)
+    sizes = np.where(wide < 0, -wide, wide).astype(np.uint64)  # also of the least number: it wraps to 2**63
+    # Without its trailing zero bits, a number that float64 holds has at most 53 bits.
+    rounded = sizes // (sizes & (~sizes + np.uint64(1))) > LARGEST_WHOLE
+    return int(wide[rounded.argmax()]) if rounded.any() else None
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -434,12 +434,16 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
 
 
 def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
-    """Index along ``own`` of each of the wanted ``labels``, and True if they were compared modulo 360."""
+    """Index along ``own`` of each of the wanted ``labels``, and True if some were compared modulo 360."""
     found = own.find(labels)
     if (found < 0).any() and are_longitudes(own) and are_longitudes(wanted):
         modulo = replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
-        if (modulo >= 0).all():
-            return modulo, True
+        # One meridian may occur twice, as 0 and 360: a label that is there as it is stands for itself. Unless
+        # all are turned: of -360 to 0, the last 0 stands for 360, and the first -360 for 0.
+        both = np.where(found >= 0, found, modulo)
+        turned = (modulo >= 0).all() and len(np.unique(both)) < len(np.unique(modulo))
+        places = modulo if turned else both
+        return places, bool(((places >= 0) & (found < 0)).any())
     return found, False
 
 

@@ -2,6 +2,9 @@
 
 A file that has been read before is recognized by its size and time, so a series grows by files as a Zarr
 store grows by chunks. The series is sparse if all its parts are compressed by rows (CSR).
+
+Files may differ in the type of their numbers, as netCDF files do whose packing changed. They are read in a
+type that holds them all; a whole number that it would round is an error.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.attributes import Attributes
 from rankfold.pipeline.data.decoded import DecodedVolume
+from rankfold.pipeline.data.dtypes import ConvertedSource, require_digits
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.places import attributes_of, names_of
@@ -42,14 +46,27 @@ from rankfold.pipeline.prepare.alike import all_with_columns, compare_units
 Int64 = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class PartInType(ConvertedSource):
+    """A part of a series in the type of the whole; ``DataError`` for whole numbers that lose digits."""
+
+    def convert(self, out: npt.NDArray[Any], strip: npt.NDArray[Any], rows: Span) -> None:
+        """Check the digits of a strip of rows, then convert it into ``out``."""
+        require_digits(self.name, strip)
+        ConvertedSource.convert(self, out, strip, rows)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Series(Readable):
-    """Sources with the same columns and type, stacked by rows in order."""
+    """Sources with the same columns, stacked by rows in order."""
 
     name: str
     parts: tuple[Source, ...]
     edges: Int64
     """First row of each part, and the number of all rows, (parts + 1,)."""
+
+    dtype: np.dtype[Any]
+    """The type that holds the elements of all parts, in native byte order."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,15 +74,11 @@ class Series(Readable):
         return int(self.edges[-1]), self.parts[0].shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in native byte order."""
-        return self.parts[0].dtype
-
-    @property
     def format(self) -> str:
-        """Number of parts and their kind of store, as text."""
+        """Number of parts and their kind of store, and their types if these differ, as text."""
         kind = getattr(self.parts[0], "format", type(self.parts[0]).__name__)
-        return f"{len(self.parts)} of {kind}"
+        types = dict.fromkeys(str(part.dtype) for part in self.parts)
+        return f"{len(self.parts)} of {kind}" + (f", of {', '.join(types)}" if len(types) > 1 else "")
 
     @property
     def codec(self) -> str:
@@ -142,11 +155,16 @@ class Series(Readable):
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
         for part, own, at in self.pieces(rows):
-            part.read_into(out[slice(*at)], own, columns)
+            self._in_type(part).read_into(out[slice(*at)], own, columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: parts are read one after the other."""
-        return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in self.parts)
+        parts = map(self._in_type, self.parts)
+        return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in parts)
+
+    def _in_type(self, part: Source) -> Source:
+        """A part in the type of the series."""
+        return part if part.dtype == self.dtype else PartInType(part, self.dtype)
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong with any part."""
@@ -183,7 +201,7 @@ class Series(Readable):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseSeries(Series):
-    """Sparse matrices compressed by rows, with the same columns and type, stacked by rows."""
+    """Sparse matrices compressed by rows, with the same columns, stacked by rows."""
 
     before: Int64
     """Cumulative number of stored entries before each part, and in all, (parts + 1,)."""
@@ -208,12 +226,19 @@ class SparseSeries(Series):
 
     def read_sparse(self, lines: Span) -> Csr:
         """Rows ``start:stop`` as they are stored; see ``CompressedSource``."""
-        parts = [require_compressed(part).read_sparse(own) for part, own, _ in self.pieces(lines)]
+        parts = [self._read_part(require_compressed(part), own) for part, own, _ in self.pieces(lines)]
         index = index_dtype(*self.shape, self.nnz)
         counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
         indices = np.concatenate([np.zeros(0, index), *(part.indices for part in parts)])
         data = np.concatenate([np.zeros(0, self.dtype), *(part.data for part in parts)])
         return Csr(np.cumsum(counts).astype(index), indices.astype(index, copy=False), data)
+
+    def _read_part(self, part: CompressedSource, lines: Span) -> Csr:
+        """Some rows of a part in its own type; ``DataError`` if that of the series would round them."""
+        rows = part.read_sparse(lines)
+        if part.dtype != self.dtype:
+            require_digits(part.name, rows.data)
+        return rows
 
     def sparse_bytes(self, numbers: int) -> int:
         """Most memory of a sparse read: that of a part, and its entries before they are concatenated."""
@@ -234,20 +259,21 @@ def series(name: str, parts: Sequence[Source]) -> Series:
     Raises
     ------
     InputError
-        A matrix has other columns than the first, or values of another type.
+        A matrix has other columns than the first.
     """
     first, columns = parts[0], names_of(parts[0], 1)
     compare_units(parts[1:], attributes_of(first), first.name)
     parts = [first, *all_with_columns(parts[1:], columns, first.name)]
     for part in parts[1:]:
-        if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
+        if part.shape[1] != first.shape[1]:
             raise InputError(
-                f"{part.name} has {part.shape[1]} columns of {part.dtype}, but {first.name} has "
-                f"{first.shape[1]} of {first.dtype}: files of a series have the same columns and one type"
+                f"{part.name} has {part.shape[1]} columns, but {first.name} has {first.shape[1]}: files of a "
+                "series have the same columns"
             )
     edges = np.cumsum([0, *(part.shape[0] for part in parts)])
+    dtype = np.result_type(*{part.dtype for part in parts})
     stored = [compressed(part) for part in parts]
     if any(each is None or each.by != "rows" for each in stored):
-        return Series(name, tuple(parts), edges)
+        return Series(name, tuple(parts), edges, dtype)
     numbers = [cast(CompressedSource, each).nnz for each in stored]
-    return SparseSeries(name, tuple(parts), edges, np.cumsum([0, *numbers]))
+    return SparseSeries(name, tuple(parts), edges, dtype, np.cumsum([0, *numbers]))

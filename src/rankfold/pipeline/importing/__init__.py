@@ -159,6 +159,7 @@ def import_array(
     header: str = "auto",
     decimal: str = "auto",
     thousands: str | None = None,
+    skip_lines: int = 0,
     layout: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -185,7 +186,10 @@ def import_array(
     decimal : {"auto", ".", ","}
         Decimal sign in text. A comma is recognized if something else separates cells.
     thousands : {",", ".", " ", "'", "_"}, optional
-        Sign between groups of three digits in text; unless it is given, such numbers are an error.
+        Sign between groups of three digits in text; unless it is given, such numbers are an error. A space
+        also stands for no-break and thin spaces.
+    skip_lines : int
+        Lines at the start of a .csv, .tsv or .txt that are no part of the table, such as a title.
     layout : {"auto", "dense"}
         ``dense`` writes the zeros of a sparse matrix too.
     progress : callable, optional
@@ -229,7 +233,9 @@ def import_array(
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
     numeric = bool(view.get("numeric"))
     options = ReadOptions(
-        *(columns, without, header, kind, memory_bytes, numeric, decimal, thousands), view.get("index_col")
+        *(columns, without, header, kind, memory_bytes, numeric, decimal, thousands),
+        index_col=view.get("index_col"),
+        skip_lines=skip_lines,
     )
     request = {**_request(options), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)

@@ -107,12 +107,26 @@ def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str
                 f"columns of {source.name} went through steps already, in another order than those of "
                 f"{whose}: {_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
             )
+        _require_once(own, wanted, places, source.name, whose)
         others.append((own, places, source.name))
         found.append(select(source, rows=None, columns=places))
     if others and wanted is not None:
         own, places, _ = next((each for each in others if not _in_order(each[1])), others[0])
         _say_order(own, wanted, places, _and_more(*(name for *_, name in others)), whose)
     return found
+
+
+def _require_once(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
+    """Raise ``InputError`` if one column would stand for two, as longitude 0 for 0 and 360."""
+    order = np.argsort(places, kind="stable")
+    again = np.flatnonzero(np.diff(places[order]) == 0)
+    if len(again):
+        first, second = order[again[0]], order[again[0] + 1]
+        raise InputError(
+            f"{name} has one column, {own.word(int(places[first]))}, for two of {whose}: "
+            f"{wanted.word(int(first))} and {wanted.word(int(second))}, columns {first} and {second} (from 0)"
+            f"{_REMEDY}"
+        )
 
 
 def _in_order(places: Int64) -> bool:

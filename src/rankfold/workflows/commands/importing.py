@@ -40,6 +40,7 @@ def form(
     thousands: Annotated[
         str | None, typer.Option(metavar="CHAR", help="between groups of three digits in text")
     ] = None,
+    skip_lines: Annotated[int, typer.Option(metavar="N", help="lines of text before the table")] = 0,
     layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
 ) -> dict[str, Any]:
     """Options of reading the source and of writing the store."""
@@ -52,6 +53,7 @@ def form(
         "header": header,
         "decimal": decimal,
         "thousands": thousands,
+        "skip_lines": skip_lines,
         "layout": layout,
     }
 

@@ -61,7 +61,7 @@ class Importing:
         if reference.input:
             matrix_input = scene.flow.inputs[reference.input]
             matrix, view = matrix_input.store, matrix_input.view()
-            table_options = ("columns", "without", "header", "decimal", "thousands")
+            table_options = ("columns", "without", "header", "decimal", "thousands", "skip_lines")
             selection = ReadOptions(
                 **{name: arguments[name] for name in table_options},
                 dtype=target_type,
@@ -92,7 +92,8 @@ class Importing:
             for name, v in self.stage.arguments().items()
             if name not in LATER
         }
-        arguments |= ReadOptions(decimal=self.stage.decimal, thousands=self.stage.thousands).later()
+        written = {name: getattr(self.stage, name) for name in ("decimal", "thousands", "skip_lines")}
+        arguments |= ReadOptions(**written).later()
         return {"request": {"kind": "import", **arguments, **view}, "input": self.fingerprint}
 
     @property

@@ -302,6 +302,7 @@ class Import(BaseStage):
     header: Annotated[Literal["auto", "yes", "no"], BeforeValidator(_yes_or_no)] = "auto"
     decimal: Literal["auto", ".", ","] = "auto"
     thousands: Literal[",", ".", " ", "'", "_"] | None = None
+    skip_lines: Annotated[int, Field(ge=0), WHOLE] = 0
     layout: Literal["auto", "dense"] = "auto"
 
 

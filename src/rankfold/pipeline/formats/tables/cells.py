@@ -46,6 +46,10 @@ TRUE = ("True", "TRUE", "true")
 FALSE = ("False", "FALSE", "false")
 
 
+ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
+"""Separators of groups of digits that stand for others too: no-break and thin spaces, and apostrophes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """Notation of numbers in text: decimal mark, and separator of groups of three digits (None for none)."""
@@ -69,11 +73,17 @@ class Style:
     def _whole(self) -> str:
         if self.thousands is None:
             return "[0-9]+"
-        return rf"(?:[0-9]+|[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+)"
+        return rf"(?:[0-9]+|[0-9]{{1,3}}(?:{self.separators}[0-9]{{3}})+)"
+
+    @property
+    def separators(self) -> str:
+        """Regular expression of the separators of groups of digits."""
+        marks = self.thousands or ""
+        return f"[{re.escape(ALIKE.get(marks, marks))}]"
 
     def plain(self, cell: str) -> str:
         """Rewrite a cell that is a number with a decimal point and without groups of digits."""
-        cell = cell.replace(self.thousands, "") if self.thousands else cell
+        cell = re.sub(self.separators, "", cell) if self.thousands else cell
         return cell.replace(self.decimal, ".")
 
 
@@ -114,7 +124,7 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
     wrong = compute.invert(compute.or_(numbers, compute.or_(missing, truths)))
     cells = compute.if_else(numbers, cells, None)
     if style.thousands is not None:
-        cells = compute.replace_substring(cells, style.thousands, "")
+        cells = compute.replace_substring_regex(cells, style.separators, "")
     if style.decimal != ".":
         cells = compute.replace_substring(cells, style.decimal, ".")
     cells = compute.utf8_ltrim(cells, characters="+")

@@ -12,12 +12,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.dtypes import beyond_floats
+from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, beyond_floats
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.tables.options import count_words, without_columns
@@ -175,10 +176,12 @@ class NumericTable(ABC):
         """Convert an Arrow array, with ``width`` elements for each row, to a flat NumPy array.
 
         ``batch`` and ``names``, of the columns, are for messages. Raises ``DataError`` for missing values
-        that the type does not hold, and for integers that floats do not represent exactly.
+        that the type does not hold, and for integers and decimals without a fraction that floats do not
+        represent exactly.
         """
-        if is_whole := str(column.type).startswith("decimal"):
-            is_whole, column = column.type.scale <= 0, column.cast("float64", safe=False)
+        decimals = column if str(column.type).startswith("decimal") else None
+        if decimals is not None:
+            column = column.cast("float64", safe=False)
         if column.null_count and self.dtype.kind != "f":
             place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise DataError(
@@ -191,7 +194,9 @@ class NumericTable(ABC):
         if column.null_count and "int64" in str(column.type):  # to_numpy converts these to floats
             self._require_held(column.fill_null(0).to_numpy(), batch, names, width)
         numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        if is_whole or numbers.dtype.kind in "iu":
+        if decimals is not None:
+            self._require_held(_large_decimals(decimals, numbers), batch, names, width)
+        elif numbers.dtype.kind in "iu":
             self._require_held(numbers, batch, names, width)
         return numbers
 
@@ -217,6 +222,22 @@ class NumericTable(ABC):
             "does not hold to the last digit. Where it is a name and no number, import the table with "
             f"{without_columns([name])}"
         )
+
+
+def _large_decimals(decimals: Any, rounded: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """Large decimals without a fraction as integers, (n,), from an Arrow array; 0 for others, (0,) if none.
+
+    ``rounded`` are the decimals as float64, NaN for missing ones. Of a type with digits after the point, only
+    those that float64 does not represent exactly.
+    """
+    large = np.flatnonzero(np.abs(rounded) >= LARGEST_WHOLE)
+    integers = np.zeros(len(rounded) if len(large) else 0, object)
+    for place in large:
+        number = decimals[int(place)].as_py()
+        is_held = decimals.type.scale > 0 and number == Decimal(float(rounded[place]))
+        if number == number.to_integral_value() and not is_held:
+            integers[place] = int(number)
+    return integers
 
 
 def load_arrow(path: str, part: str = "") -> Any:

@@ -12,6 +12,7 @@ import concurrent.futures
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -34,7 +35,7 @@ from rankfold.pipeline.formats.tables.columns import (
     index_names,
     load_arrow,
 )
-from rankfold.pipeline.formats.tables.dialect import BOM, LONGEST_LINE, dialect_of
+from rankfold.pipeline.formats.tables.dialect import BOM, LONGEST_LINE, REPLACEMENT, dialect_of, recode
 from rankfold.pipeline.formats.tables.options import (
     ReadOptions,
     choose_columns,
@@ -112,6 +113,9 @@ class DelimitedReader(NumericTable):
     decided: tuple[str, ...] = ()
     """Decisions about the file when it was opened, as text."""
 
+    names_below: int | None = None
+    """Line below the first that seems to hold the names of columns; None without one."""
+
     remarks: Remarks = field(default_factory=Remarks, compare=False)
 
     @property
@@ -165,7 +169,8 @@ class DelimitedReader(NumericTable):
         columns = []
         for place, name in enumerate(self.column_names):
             text = wrong.get(place)
-            kind = "text" if text else "True and False" if name in self.remarks.truths else "numbers"
+            kind = "numbers of another notation" if text and self._notation([text.cell]) else "text"
+            kind = kind if text else "True and False" if name in self.remarks.truths else "numbers"
             columns.append(TableColumn(name, kind, text and text.words(rows)))
         hint = self._hint([each.cell for each in wrong.values()]).removesuffix(".")
         return Look(tuple(columns), rows, looked <= LOOK_BYTES, hint)
@@ -350,7 +355,8 @@ class DelimitedReader(NumericTable):
         table = text.read_csv(
             arrow.BufferReader(data),
             read_options=text.ReadOptions(use_threads=False, column_names=["0"], block_size=len(data) + 1),
-            parse_options=text.ParseOptions(ignore_empty_lines=False, quote_char=False),
+            # A cell may hold a comma, in quotes or before a fraction; no number has a unit separator.
+            parse_options=text.ParseOptions(delimiter="\x1f", ignore_empty_lines=False, quote_char=False),
             convert_options=text.ConvertOptions(
                 column_types={"0": self._kind(arrow)},
                 decimal_point=self.style.decimal,
@@ -372,7 +378,7 @@ class DelimitedReader(NumericTable):
             for place in np.flatnonzero(large):
                 at, index = divmod(int(place), len(self.positions)) if in_one else (int(place), column)
                 position = self.positions[index]
-                cell = self.style.plain(records[at][position].strip().decode("latin-1"))
+                cell = self.style.plain(records[at][position].decode("utf-8", "replace").strip())
                 if WHOLE.fullmatch(cell) and Decimal(float(cell)) != Decimal(cell):
                     raise self.digits_lost(self.name, self.names[position], cell, part.row + at)
 
@@ -380,7 +386,8 @@ class DelimitedReader(NumericTable):
         """The error that names all columns with cells that are not numbers."""
         found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
         hint, is_real = self._hint([each.cell for each in found.values()]), self.dtype.kind == "f"
-        if self.index is None and self.names[0] in found and len(found) < self.columns:
+        first = found.get(self.names[0]) if self.index is None and len(found) < self.columns else None
+        if first is not None and not self._notation([first.cell]):
             hint += f" If {self.names[0]!r} names the rows, say {name_rows(self.names[0])}."
         other = "" if is_real else ", or choose a type that holds it"
         if len(found) == 1:
@@ -399,20 +406,34 @@ class DelimitedReader(NumericTable):
         )
 
     def _hint(self, cells: list[str]) -> str:
+        """Advice if names seem to be in another line, or cells look like numbers in another style.
+
+        Else empty.
+        """
+        if self.names_below is not None:
+            way = argument("skip_lines", self.names_below - 1)
+            return f" If the table begins in line {self.names_below}, import it with {way}."
+        return self._notation(cells)
+
+    def _notation(self, cells: list[str]) -> str:
         """Advice if cells look like numbers in another style; else empty."""
-        for thousands, decimal in (
-            (",", "."),
-            (".", ","),
-            (" ", self.style.decimal),
-            ("'", self.style.decimal),
-        ):
-            pattern = re.compile(Style(decimal, thousands).number)
-            if any(pattern.match(cell.strip()) and any(map(str.isdigit, cell)) for cell in cells):
-                if not any(thousands in cell for cell in cells if pattern.match(cell.strip())):
-                    way = argument("decimal", decimal)
-                    return f" If {decimal!r} stands before fractions, import it with {way}."
-                way = argument("thousands", thousands)
-                return f" If {thousands!r} separates thousands, import it with {way}."
+        for thousands, decimal in ((",", "."), (".", ","), (" ", "."), (" ", ","), ("'", "."), ("'", ",")):
+            style = Style(decimal, thousands)
+            numbers = [
+                cell
+                for cell in map(str.strip, cells)
+                if re.match(style.number, cell) and any(map(str.isdigit, cell))
+            ]
+            marks = re.findall(style.separators, "".join(numbers))
+            if marks and thousands != self.style.thousands:
+                name = repr(thousands) if marks[0] == thousands else _name_of_mark(marks[0])
+                return f" If {name} separates thousands, import it with {argument('thousands', thousands)}."
+            if decimal != self.style.decimal and any(decimal in cell for cell in numbers):
+                way = argument("decimal", decimal)
+                return f" If {decimal!r} stands before fractions, import it with {way}."
+        spaced = [cell.replace(REPLACEMENT, " ") for cell in cells if REPLACEMENT in cell]
+        if any(re.match(Style(decimal, " ").number, cell) for cell in spaced for decimal in ".,"):
+            return f" Its characters are not UTF-8. {recode(self.name)}."
         return ""
 
     def _explain(self, message: str, block: bytes, line: int) -> ChunkError:
@@ -478,7 +499,8 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
     load_arrow(path, "csv")
     dialect = dialect_of(path, options)
     if dialect is None:
-        raise DataError(f"{path} is empty, so there is nothing to import")
+        below = f"has nothing below line {options.skip_lines}" if options.skip_lines else "is empty"
+        raise DataError(f"{path} {below}, so there is nothing to import")
     return DelimitedReader(
         path,
         (path,),
@@ -491,6 +513,7 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
         dialect.style,
         dialect.header_lines,
         dialect.notes,
+        dialect.names_below,
         Remarks(comments=dialect.comments),
     )
 
@@ -512,6 +535,15 @@ def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReade
         positions=tuple(reader.positions[place] for place in kept),
         decided=(*reader.decided, f"left out of {reader.name}, by {look.extent()}: {look.left_out()}"),
     )
+
+
+def _name_of_mark(mark: str) -> str:
+    """Name of a character that looks like another one, with its code.
+
+    >>> _name_of_mark("\\u202f")
+    'narrow no-break space (U+202F)'
+    """
+    return f"{unicodedata.name(mark).lower()} (U+{ord(mark):04X})"
 
 
 def _join(wrong: dict[int, Wrong], more: dict[int, Wrong]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import cut
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, open_text, plain_name
 from rankfold.pipeline.formats.tables.cells import FALSE, ODD, PLAIN, TRUE, Style, is_number
@@ -60,6 +62,8 @@ class Dialect:
     """True if names are from the file; False if they are plain numbers 0, 1, ..."""
 
     notes: tuple[str, ...]
+    names_below: int | None
+    """Line below the first that seems to hold the names, where the first has fewer cells; None without."""
 
 
 def separator_of(path: str) -> str:
@@ -89,6 +93,9 @@ class _Head:
     comments: list[str]
     """Lines that begin with # before the first record."""
 
+    starts: list[int]
+    """Number of the first line of each record, from 1."""
+
 
 def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
     """Infer the dialect of a text file from its name and its first lines; None for an empty file.
@@ -96,30 +103,47 @@ def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
     Raises
     ------
     InputError
-        Numbers may be read in two ways, or the encoding or line ends are not supported.
+        Numbers may be read in two ways, lines above the table are no part of it, or the encoding or line
+        ends are not supported.
     """
-    head = _read_head(path)
+    head = _read_head(path, options.skip_lines)
     if not head.records:
         return None
     usual = _usual_separator(path)
     separator = usual if usual == "\t" else _separator(head.records, options)
+    _require_table(path, head, separator, options)
     records = [_cells(path, record, separator) for record in head.records]
     notes = [f"cells of {path} are separated by {WORDS[separator]}"] if separator not in (usual, "\t") else []
     style, said = _style(path, separator, records, options)
     notes += said
     names, lines, said = _names(path, head, records, separator, style, options)
     _require_utf8(path, names)
-    comments = len(head.comments) - (lines == head.lines - 1) if lines else 0
-    return Dialect(separator, style, tuple(names), lines, comments, lines > 0, (*notes, *said))
+    has_names = lines > options.skip_lines
+    comments = len(head.comments) - (lines == head.lines - 1) if has_names else 0
+    below = _names_below(records, style)
+    return Dialect(
+        separator,
+        style,
+        tuple(names),
+        lines,
+        comments,
+        has_names,
+        (*notes, *said),
+        None if below is None else head.starts[below],
+    )
 
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def _read_head(path: str) -> _Head:
+def _read_head(path: str, skip_lines: int = 0) -> _Head:
+    """Read the first records of a file, after ``skip_lines`` lines."""
     lines, comments, records, size, first, most = 0, list[str](), list[str](), 0, 0, LONGEST_LINE
+    starts = list[int]()
     try:
         with open_text(path) as file:
+            while lines < skip_lines and _line(path, file):
+                lines += 1
             while len(records) < SAMPLE_RECORDS and (size < SAMPLE_BYTES or len(records) < 2):
                 line = _line(path, file) if not records else file.readline(most)
                 if not line or (records and len(line) >= most):  # the reader of the whole file refuses it
@@ -137,6 +161,7 @@ def _read_head(path: str) -> _Head:
                     if not records:
                         comments.append(line.decode("utf-8-sig", "replace").rstrip("\r\n"))
                     continue
+                start = lines
                 while line.count(b'"') % 2 and len(line) < most and (more := file.readline(most)):
                     line, lines, size = line + more, lines + 1, size + len(more)
                 if records and line.count(b'"') % 2:
@@ -145,10 +170,11 @@ def _read_head(path: str) -> _Head:
                     first, most = lines, max(SAMPLE_BYTES, 4 * len(line))
                     _require_line_feeds(path, line)
                 records.append(line.decode("utf-8-sig", "replace").rstrip("\r\n"))
+                starts.append(start)
     except UNPACK_ERRORS as error:
         if not records:
             raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
-    return _Head(records, first, comments)
+    return _Head(records, first, comments, starts)
 
 
 def _line(path: str, file: Any) -> bytes:
@@ -170,15 +196,26 @@ def _require_utf8(path: str, names: Sequence[str]) -> None:
     """Raise ``InputError`` for names that were not UTF-8, by the replacement characters in them."""
     wrong = next((name for name in names if REPLACEMENT in name), None)
     if wrong is not None:
-        raise InputError(
-            f"{path} has a column {wrong!r}, whose letters are not UTF-8. Write it as UTF-8, from its "
-            f"encoding: iconv -f LATIN1 -t UTF-8 {path} > NEW.csv"
-        )
+        raise InputError(f"{path} has a column {wrong!r}, whose letters are not UTF-8. {recode(path)}")
+
+
+def recode(path: str) -> str:
+    """Advice to write a text file as UTF-8, as a sentence without its point."""
+    return f"Write it as UTF-8, from its encoding: iconv -f LATIN1 -t UTF-8 {path} > NEW.csv"
+
+
+SPACES = " \t\n\r\f\v"
+"""Characters that separate cells where spaces do. No-break spaces are not among them: they group digits."""
 
 
 def squeezed(line: str) -> str:
     """A line with runs of white space replaced by one space; unchanged if it contains quotes."""
-    return line if '"' in line else " ".join(line.split())
+    return line if '"' in line else " ".join(_words(line))
+
+
+def _words(line: str) -> list[str]:
+    """Cells of a line that are separated by spaces."""
+    return re.findall(f"[^{SPACES}]+", line)
 
 
 def _cells(path: str, record: str, separator: str) -> list[str]:
@@ -198,16 +235,20 @@ def _separator(records: list[str], options: ReadOptions) -> str:
 
     If there is none, the most frequent candidate in the first line.
     """
-    bare = [re.sub(r'"[^"]*"', "q", record) for record in records]
+    bare = _without_quotes(records)
     best, rank = None, (False, -1.0)
     for candidate in CANDIDATES:
         counts = [line.count(candidate) for line in bare]
         found = (len({*counts}) == 1, _share_of_numbers(records[-1].split(candidate), options))
         if _cuts_alike(counts) and found > rank:
             best, rank = candidate, found
-    if best is None and _cuts_alike([len(line.split()) - 1 for line in bare]):
-        best = " " if _share_of_numbers(records[-1].split(), options) else None
+    if best is None and _cuts_alike([len(_words(line)) - 1 for line in bare]):
+        best = " " if _share_of_numbers(_words(records[-1]), options) else None
     return best or max(",;\t", key=bare[0].count)
+
+
+def _without_quotes(records: list[str]) -> list[str]:
+    return [re.sub(r'"[^"]*"', "q", record) for record in records]
 
 
 def _cuts_alike(counts: list[int]) -> bool:
@@ -222,6 +263,57 @@ def _cuts_alike(counts: list[int]) -> bool:
 def _share_of_numbers(cells: list[str], options: ReadOptions) -> float:
     styles = [Style(decimal, options.thousands) for decimal in ".,"]
     return sum(any(is_number(cell.strip('"'), style) for style in styles) for cell in cells) / len(cells)
+
+
+SEPARATOR_LINE = re.compile(r'"?sep=.?"?[,;|\t]*')
+"""A line that states the separator of cells, as spreadsheets write it above a table."""
+
+
+def _require_table(path: str, head: _Head, separator: str, options: ReadOptions) -> None:
+    """Raise ``InputError`` if the first lines are no part of the table, which begins below them.
+
+    These are a line that states the separator, or lines with another number of cells than most, as a title.
+    """
+    first = f"line {head.starts[0]} of {path} is {cut(repr(head.records[0]), 40)}"
+    if SEPARATOR_LINE.fullmatch(head.records[0]):
+        way = argument("skip_lines", head.starts[0])
+        raise InputError(
+            f"{first}, which is no part of the table. Import it with {way} to leave that line out"
+        )
+    bare = _without_quotes(head.records)
+    counts = [line.count(separator) for line in bare]
+    if _cuts_alike(counts) or _cuts_alike([len(_words(line)) - 1 for line in bare]):
+        return
+    if not any(counts) and _share_of_numbers(head.records[-1:], options):
+        return  # a single column
+    begin, columns, share = 0, 0, 0.0
+    for candidate in ("\t",) if separator == "\t" else (*CANDIDATES, " "):
+        widths = [len(_split(line, candidate)) for line in bare]
+        numbers = _share_of_numbers(_split(head.records[-1], candidate), options)
+        if (found := _begin_of_table(widths)) is not None and numbers > share:
+            begin, columns, share = found, widths[found], numbers
+    if begin:
+        line = head.starts[begin]
+        raise InputError(
+            f"{first}, and a table of {columns} columns seems to begin in line {line}. Import it with "
+            f"{argument('skip_lines', line - 1)} to leave out the lines above, or repair line "
+            f"{head.starts[0]}"
+        )
+
+
+def _split(line: str, separator: str) -> list[str]:
+    return _words(line) if separator == " " else line.split(separator)
+
+
+def _begin_of_table(widths: list[int]) -> int | None:
+    """Index of the first record that has as many cells as most; None if there is none, or it is the first."""
+    if len(widths) < 3:
+        return None
+    ((width, count),) = Counter(widths[1:]).most_common(1)
+    if width < 2 or count < max(2, len(widths) // 2) or widths[0] == width:
+        return None
+    begin = next((i for i in range(1, len(widths) - 1) if widths[i] == widths[i + 1] == width), None)
+    return None if begin == 1 and widths[0] == width - 1 else begin  # as R writes names of columns
 
 
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+")
@@ -243,8 +335,9 @@ def _style(
     if options.thousands == "." or options.thousands == "," or separator == ",":
         return Style("," if options.thousands == "." else ".", options.thousands), []
     cells = {cell.strip() for record in records for cell in record}
-    with_comma = sorted(cell for cell in cells if "," in cell and is_number(cell, Style(",")))
-    with_point = sorted(cell for cell in cells if "." in cell and re.match(Style(".").number, cell))
+    comma, point = (Style(decimal, options.thousands) for decimal in ",.")
+    with_comma = sorted(cell for cell in cells if "," in cell and is_number(cell, comma))
+    with_point = sorted(cell for cell in cells if "." in cell and re.match(point.number, cell))
     if with_comma and not with_point:
         if all(map(GROUPED.fullmatch, with_comma)):
             first = with_comma[0]
@@ -278,7 +371,7 @@ def _names(
     if options.header == "auto":
         is_row, notes = _first_line(path, head, records, separator, style)
     if is_row:
-        return [str(position) for position in range(len(cells))], 0, notes
+        return [str(position) for position in range(len(cells))], options.skip_lines, notes
     if _is_short(records):
         cells = ["", *cells]  # as R writes names of rows
     return cells, head.lines, notes
@@ -327,6 +420,20 @@ def _first_line(
         f"{said}, and was taken for a row; import it with {argument('header', 'yes')} if they are names of "
         "columns, as years or wavelengths are"
     ]
+
+
+def _names_below(records: list[list[str]], style: Style) -> int | None:
+    """Index of the first record that has the most filled cells, if all are words and the first has fewer.
+
+    So are the names below a title in spreadsheets. None without such a record, or without numbers below it.
+    """
+    filled = [sum(bool(cell.strip()) for cell in record) for record in records]
+    index = filled.index(max(filled))
+    words = [_is_digits(cell, style) for cell in records[index]]
+    below = records[index + 1 : index + 2]
+    if index == 0 or any(words) or not any(_is_digits(cell, style) for record in below for cell in record):
+        return None
+    return index
 
 
 def _is_short(records: list[list[str]]) -> bool:

@@ -16,7 +16,7 @@ HEADERS = ("auto", "yes", "no")
 DECIMALS = ("auto", ".", ",")
 THOUSANDS = (",", ".", " ", "'", "_")
 
-LATER = ("numeric", "decimal", "thousands", "index_col")
+LATER = ("numeric", "decimal", "thousands", "index_col", "skip_lines")
 """Options that are stored in requests only if given, so that requests of earlier versions stay the same."""
 
 
@@ -46,6 +46,9 @@ class ReadOptions:
 
     index_col: str | None = None
     """Name of the column that names the rows, and is not part of the matrix."""
+
+    skip_lines: int = 0
+    """Number of lines at the start of a text file that are no part of the table."""
 
     of_one: bool = False
     """True if one column was chosen as ``TABLE::COLUMN``: an index in the table then still names rows."""
@@ -77,8 +80,8 @@ class ReadOptions:
 
     @property
     def has_style(self) -> bool:
-        """True if the notation of numbers is given: decimal mark or groups of digits."""
-        return (self.decimal, self.thousands) != ("auto", None)
+        """True if an option is given on how text is written: notation of numbers, lines before the table."""
+        return (self.decimal, self.thousands, self.skip_lines) != ("auto", None, 0)
 
     def later(self) -> dict[str, Any]:
         """Options of ``LATER`` that differ from their defaults, for JSON."""
@@ -86,7 +89,7 @@ class ReadOptions:
         return {name: said for name in LATER if (said := getattr(self, name)) != getattr(usual, name)}
 
     def require_known(self) -> None:
-        """Raise ``InputError`` for an invalid value of ``header``, ``decimal`` or ``thousands``."""
+        """Raise ``InputError`` for an invalid value of an option on how text is written."""
         if self.header not in HEADERS:
             raise InputError(f"header={self.header!r} is not known; say one of {', '.join(HEADERS)}")
         if self.decimal not in DECIMALS:
@@ -95,6 +98,8 @@ class ReadOptions:
             raise InputError(
                 f"thousands={self.thousands!r} is not known; say one of {', '.join(map(repr, THOUSANDS))}"
             )
+        if isinstance(self.skip_lines, bool) or not isinstance(self.skip_lines, int) or self.skip_lines < 0:
+            raise InputError(f"skip_lines={self.skip_lines!r} must be a whole number of lines, 0 or more")
         if self.thousands is not None and self.thousands == self.decimal:
             raise InputError(f"decimal and thousands are both {self.decimal!r}: they must differ")
 

@@ -186,7 +186,7 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
     """
     notes = list[str]()
     if options.has_style:
-        raise InputError(f"{path} is no text: decimal and thousands are for .csv, .tsv and .txt")
+        raise InputError(f"{path} is no text: decimal, thousands and skip_lines are for .csv, .tsv and .txt")
     if partitions := _partitions(path, paths[0]):
         notes.append(
             f"{list_names(partitions)} of {path} are names of folders, no columns of files, and were left out"
