@@ -278,8 +278,9 @@ def test_declared_arrays_of_every_method_are_on_the_axes_of_the_data(kind: str) 
     for name, declared in axes.items():
         places = sorted(range(len(declared)), key=lambda place: declared[place] != "component")
         dims = [dim for place in places for dim in parts.get(declared[place], (declared[place],))]
-        assert found[name].dims == tuple(dims), name
-        values = found[name].transpose(..., *(("lat", "lon") if "column" in declared else ())).values
+        array = found[data.name if name == "X" else name]
+        assert array.dims == tuple(dims), name
+        values = array.transpose(..., *(("lat", "lon") if "column" in declared else ())).values
         if "column" in declared:
             assert np.isnan(values[..., ~sea]).all()
             values = values[..., sea]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Container
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.attributes import DESCRIBING, attributes_in
+from rankfold.pipeline.data.attributes import DESCRIBING, VARIABLE, Attributes, attributes_in
 from rankfold.pipeline.data.named_objects import dates_among, times_of_calendar
 from rankfold.pipeline.data.names import (
     Axis,
@@ -104,7 +105,13 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     rows, columns = sides_of(result, like)
     like = None if like is None else _in_order(result, like)
     sizes = {"row": rows, "column": columns}
-    arrays = {name: _variable(result, name, sizes) for name in result}
+    if like is None:
+        said = attributes_of_result("the result", result.attrs)
+        coordinates = _own_coordinates(result, rows, columns)
+    else:
+        said, coordinates = attributes_in(like.attrs, of=like.name), _coordinates(like, rows, columns)
+    variables = {"X": _name_of_matrix(said, {*rows.axes, *columns.axes, *coordinates})}
+    arrays = {variables.get(name, name): _variable(result, name, sizes) for name in result}
     if physical:
         found = in_units(result)
         arrays[found.name] = arrays[found.name][0], np.moveaxis(columns.unstack(found.components.T), -1, 0)
@@ -115,12 +122,15 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     )
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
-    said = attributes_of_result("the result", result.attrs) if like is None else attributes_in(like.attrs)
     for name, kept in _described(result, physical=physical).items():
-        if name in dataset:
+        if (name := variables.get(name, name)) in dataset:
             dataset[name].attrs.update({each: said[each] for each in kept if each in said})
-    own = _own_coordinates(result, rows, columns)
-    return dataset.assign_coords(own if like is None else _coordinates(like, rows, columns))
+    return dataset.assign_coords(coordinates)
+
+
+def _name_of_matrix(said: Attributes, others: Container[str]) -> str:
+    """Name of a reconstructed matrix: of its variable, or ``X``; never that of an axis or a coordinate."""
+    return next(name for name in (said.get(VARIABLE, "X"), "X", "reconstruction") if name not in others)
 
 
 @dataclass(frozen=True, slots=True)
