@@ -130,6 +130,24 @@ def test_scaled_columns_are_the_same_in_any_unit(name: str, solver: str, share: 
         np.testing.assert_allclose(found[array], want, rtol=0, atol=atol, err_msg=array)
 
 
+@pytest.mark.filterwarnings("ignore:Maximum number of iterations")
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("dtype", "exponent"), [(np.float64, -20), (np.float64, -40), (np.float64, -300), (np.float32, -40)]
+)
+def test_coordinates_by_divergence_are_the_same_in_any_unit(layout: Any, dtype: Any, exponent: int) -> None:
+    x, unit, errors = X.astype(dtype), dtype(2.0**exponent), []
+    for scale, data in ((1.0, x), (float(unit), x * unit)):
+        model = estimators.NMF(3, beta_loss="kullback-leibler", solver="mu", random_state=0)
+        whole = model.fit_transform(layout(data)).astype(np.float64)
+        rows = model.transform(layout(data[:9])).astype(np.float64)
+        h = model.components_.astype(np.float64) / scale
+        errors.append((np.linalg.norm(whole @ h - x), np.linalg.norm(rows @ h - x[:9])))
+        divergence = float((x * np.log(x / (whole @ h)) - x + whole @ h).sum())
+        assert model.reconstruction_err_ / np.sqrt(scale) == pytest.approx(np.sqrt(2 * divergence), rel=1e-3)
+    np.testing.assert_allclose(errors[1], errors[0], rtol=0.03)
+
+
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # in variances
 @pytest.mark.parametrize("estimator", [estimators.PCA, estimators.IncrementalPCA])
 @pytest.mark.parametrize("exponent", [-70, 70])
