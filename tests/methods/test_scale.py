@@ -89,17 +89,63 @@ def test_an_answer_follows_the_size_of_the_numbers_or_is_refused_by_it(name: str
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("exponent", spread(2, [-80, -110, -60, 60, 80, 110]))
-def test_columns_of_float32_are_scaled_or_refused(exponent: int) -> None:
-    x = np.ldexp(X.astype(np.float32), exponent)
-    expected = np.abs(rf.pca(X.astype(np.float32), 3, scale=True).scores)
-    try:
-        found = np.abs(rf.pca(x, 3, scale=True).scores)
-    except rf.RankfoldError as error:
-        assert abs(exponent) > 60
-        assert "leave the range of float32. Store them in other units" in str(error)
-        return
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+SOLVERS = ("krylov", "gram", "subspace", "sketch", "tsqr", "lanczos")
+
+MATRICES: dict[str, Any] = {
+    "tall": X,
+    "wide": X.T[:15].copy(),
+    "constant": np.where(np.arange(20) == 3, 7.25, X),
+    "complex": X + 1j * X[::-1],
+    "sparse": SPARSE,
+    "float32": X.astype(np.float32),
+    "sparse float32": SPARSE.astype(np.float32),
+}
+
+
+@functools.cache
+def scaled_columns(name: str, solver: str, exponent: int = 0) -> dict[str, Any]:
+    x = MATRICES[name] * MATRICES[name].dtype.type(2.0**exponent)
+    found = rf.pca(x, 3, scale=True, solver=solver)
+    arrays = {array: np.asarray(found[array]) for array in found}
+    return arrays | {"new rows": np.asarray(rf.transform(found, x[:5]).scores)}
+
+
+@pytest.mark.filterwarnings("ignore:the largest estimated error", "ignore:.*columns are constant")
+@pytest.mark.parametrize("share", spread(2, [-1.0, -0.3, 0.3, 1.0]))
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", MATRICES)
+def test_scaled_columns_are_the_same_in_any_unit(name: str, solver: str, share: float) -> None:
+    if name == "complex" and solver not in ("gram", "tsqr"):
+        pytest.skip(f"{solver} takes no complex matrices")
+    single = "float32" in name
+    exponent = int(share * (100 if single else 900))
+    expected, found = scaled_columns(name, solver), scaled_columns(name, solver, exponent)
+    for array in expected:
+        want = expected[array]
+        if array in ("mean", "scale"):
+            constant = (array == "scale") & (want == 1)
+            want = np.where(constant, want, want * 2.0**exponent)
+        size = np.abs(want).max() if array in ("mean", "scale") else max(1.0, np.abs(want).max())
+        atol = size * (2e-5 if single else 1e-9)
+        np.testing.assert_allclose(found[array], want, rtol=0, atol=atol, err_msg=array)
+
+
+@pytest.mark.filterwarnings("ignore:Maximum number of iterations")
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("dtype", "exponent"), [(np.float64, -20), (np.float64, -40), (np.float64, -300), (np.float32, -40)]
+)
+def test_coordinates_by_divergence_are_the_same_in_any_unit(layout: Any, dtype: Any, exponent: int) -> None:
+    x, unit, errors = X.astype(dtype), dtype(2.0**exponent), []
+    for scale, data in ((1.0, x), (float(unit), x * unit)):
+        model = estimators.NMF(3, beta_loss="kullback-leibler", solver="mu", random_state=0)
+        whole = model.fit_transform(layout(data)).astype(np.float64)
+        rows = model.transform(layout(data[:9])).astype(np.float64)
+        h = model.components_.astype(np.float64) / scale
+        errors.append((np.linalg.norm(whole @ h - x), np.linalg.norm(rows @ h - x[:9])))
+        divergence = float((x * np.log(x / (whole @ h)) - x + whole @ h).sum())
+        assert model.reconstruction_err_ / np.sqrt(scale) == pytest.approx(np.sqrt(2 * divergence), rel=1e-3)
+    np.testing.assert_allclose(errors[1], errors[0], rtol=0.03)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # in variances

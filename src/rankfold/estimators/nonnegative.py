@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 import warnings
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn import config_context, decomposition
 from sklearn.base import _fit_context
 from sklearn.decomposition._nmf import _beta_divergence
@@ -210,17 +212,51 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
     def _coordinates(self, x: Any) -> Any:
         """Coordinates of checked samples (m, k): exact, or multiplicative updates until they converge."""
         if self._beta_loss != FROBENIUS:
+            exponent, scaled, h = _unit_exponent(x), copy.copy(self), self.components_
+            across = -int(np.frexp(h.max())[1]) if exponent else 0
+            linear = self.alpha_W * self.l1_ratio * 2.0**across
+            square = self.alpha_W * (1 - self.l1_ratio) * 2.0 ** (2 * across - exponent)
+            if exponent and linear + square > 0:
+                scaled.alpha_W, scaled.l1_ratio = linear + square, linear / (linear + square)
             with config_context(assume_finite=True), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                return self._fit_transform(x, H=self.components_, update_H=False)[0]
+                x, h = _ldexp(x, exponent), _ldexp(h, across)
+                return _ldexp(scaled._fit_transform(x, H=h, update_H=False)[0], across - exponent)
         l1, _, l2, _ = self._compute_regularization(x)
         return exact_rows(x, self.components_, l1, l2)
 
 
 def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
     """Error of coordinates ``w`` (m, k) of samples in memory, as scikit-learn defines it."""
-    divergence = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
+    exponent = 0 if estimator._beta_loss == FROBENIUS else _unit_exponent(x)
+    x, h = _ldexp(x, exponent), _ldexp(estimator.components_, exponent)
+    divergence = float(_beta_divergence(x, w, h, estimator._beta_loss)) / 2.0**exponent
     return float(np.sqrt(2 * max(divergence, 0.0)))  # for sparse samples it is a difference
+
+
+LEAST_SIZE = 2.0**-8
+"""Size of samples above which 1e-7, by which scikit-learn replaces smaller products, is small."""
+
+
+def _unit_exponent(x: Any) -> int:
+    """Exponent of the power of two that brings samples near 1, if they are below ``LEAST_SIZE``; else 0.
+
+    The Kullback-Leibler divergence is the same in any unit, but scikit-learn's loops replace products below
+    1e-7.
+    """
+    largest = float(x.max()) if x.shape[0] else 0.0
+    return -int(np.frexp(largest)[1]) if 0 < largest < LEAST_SIZE else 0
+
+
+def _ldexp(x: Any, exponent: int) -> Any:
+    """``x * 2**exponent`` of an array or a sparse matrix; ``x`` itself if ``exponent`` is 0."""
+    if exponent == 0:
+        return x
+    if not sp.issparse(x):
+        return np.ldexp(x, exponent)
+    x = x.copy()
+    x.data = np.ldexp(x.data, exponent)
+    return x
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:

@@ -70,7 +70,7 @@ def test_steps_are_taken_back_and_land_comes_back(tmp_path: Path, prepare: Any) 
     for result in (rf.svd(matrix), rf.pca(matrix), rf.pca(matrix, scale=True, whiten=True)):
         out = tmp_path / result.attrs["kind"]
         rf.reconstruct(result, row_range=slice(2, 9), physical=True, out=out, overwrite=True)
-        found, want = rf.open_result(out).to_xarray(data)["X"], data[2:9].copy()
+        found, want = rf.open_result(out).to_xarray(data)["sst"], data[2:9].copy()
         if prepare == "weights":
             want[:, 0, 0] = np.nan
         xarray.testing.assert_allclose(found, want, rtol=1e-10)
@@ -92,18 +92,66 @@ def test_axes_and_names_come_back(tmp_path: Path, physical: bool, prepare: str |
     result = rf.pca(data, 11, row_axes="time", prepare=prepare, **how)
     for rows in (slice(0, 12), slice(2, 5)):
         rf.reconstruct(result, row_range=rows, physical=physical, out=tmp_path / "x", overwrite=True)
-        found = rf.open_result(tmp_path / "x").to_xarray()["X"]
+        in_units = physical or prepare is None
+        found = rf.open_result(tmp_path / "x").to_xarray()["sst" if in_units else "X"]
         assert found.dims == data.dims
         np.testing.assert_array_equal(found["time"], coords["time"][rows])
         np.testing.assert_array_equal(found["lat"], coords["lat"])
         again = rf.svd(tmp_path / "x", 1).to_xarray()
         assert again["Vt"].dims == ("mode", "lat", "lon") and again["U"].dims == ("mode", "time")
-        in_units = physical or prepare is None
         assert found.attrs == ({"units": "K"} if in_units else {})
         there = np.ones(20, bool) if kept == "all" else (np.arange(20) >= 3) & (np.arange(20) < 15)
         np.testing.assert_array_equal(np.isfinite(found.values.reshape(-1, 20)), [there] * len(found))
         if in_units:
             np.testing.assert_allclose(found.values.reshape(-1, 20)[:, there], x.reshape(12, 20)[rows, there])
+
+
+@pytest.mark.parametrize("door", ["netcdf", "hdf5", "zarr", "imported", "opened", "in memory", "dask"])
+def test_the_matrix_has_the_name_and_units_of_its_variable(tmp_path: Path, door: str) -> None:
+    xarray = pytest.importorskip("xarray", reason="pip install xarray")
+    x = np.random.default_rng(0).standard_normal((12, 5, 4))
+    said = {"units": "degC", "long_name": "sea surface temperature"}
+    data = xarray.DataArray(x, {"time": range(12)}, ("time", "lat", "lon"), name="sst", attrs=said)
+    (h5, nc), store = (tmp_path / f"d.{kind}" for kind in ("h5", "nc")), tmp_path / "d.zarr"
+    for file in (h5, nc):
+        data.to_netcdf(file, engine="netcdf4")
+    data.to_dataset().to_zarr(store, consolidated=False)
+    if door == "imported":
+        rf.import_array(f"{nc}::sst", tmp_path / "i.zarr", row_axes="time")
+    with xarray.open_dataset(nc) as opened:
+        doors = {
+            "netcdf": f"{nc}::sst",
+            "hdf5": f"{h5}::sst",
+            "zarr": f"{store}::sst",
+            "imported": tmp_path / "i.zarr",
+            "opened": opened.sst,
+            "in memory": data,
+            "dask": data.chunk(time=5),
+        }
+        fit = rf.pca(doors[door], 2, row_axes=None if door == "imported" else "time")
+    rf.reconstruct(fit, out=tmp_path / "x")
+    dataset = rf.open_result(tmp_path / "x").to_xarray()
+    assert [*dataset.data_vars] == ["sst"] and dataset.sst.attrs == said
+    assert [*rf.open_result(tmp_path / "x").to_xarray(data.rename("t")).data_vars] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "axes", "expected"),
+    [
+        ("lat", ("time", "lat", "lon"), "X"),
+        ("sst", ("T", "Y", "X"), "sst"),
+        (None, ("T", "Y", "Z"), "X"),
+        (None, ("T", "Y", "X"), "reconstruction"),
+    ],
+)
+def test_no_matrix_is_called_as_an_axis_is(
+    tmp_path: Path, variable: str | None, axes: tuple[str, str, str], expected: str
+) -> None:
+    xarray = pytest.importorskip("xarray", reason="pip install xarray")
+    data = xarray.DataArray(np.random.default_rng(0).random((9, 3, 4)), dims=axes, name=variable)
+    rf.reconstruct(rf.svd(data, 2, row_axes=axes[0]), out=tmp_path / "x")
+    found = rf.open_result(tmp_path / "x").to_xarray()
+    assert [*found.data_vars] == [expected] and found[expected].dims == axes
 
 
 def test_columns_that_a_step_chose_keep_their_names(tmp_path: Path) -> None:

@@ -88,6 +88,47 @@ def test_a_map_says_what_its_axes_and_colors_are(components: Any) -> None:
     assert image.mask.sum() == 1 and image.mask[2, 1]  # land is left blank
 
 
+LEVELS = xarray.DataArray([850.0, 500.0, 250.0], dims="level", attrs={"units": "hPa"})
+
+
+@pytest.mark.parametrize("land", ["none", "everywhere", "first level"])
+@pytest.mark.parametrize("dims", [("level", "lat", "lon"), ("lon", "level", "lat")], ids=" ".join)
+@pytest.mark.parametrize("coordinates", ["all", "none"])
+def test_columns_with_levels_have_a_map_at_one(dims: tuple[str, ...], coordinates: str, land: str) -> None:
+    places = {"level": LEVELS, "lat": LATITUDES, "lon": LONGITUDES} if coordinates == "all" else {}
+    x = np.random.default_rng(0).standard_normal((len(DATES), 3, 4, 5))
+    x[:, :, 2, 1] = 0.0 if land == "none" else np.nan
+    x[:, : 1 if land == "first level" else 0] = np.nan
+    data = xarray.DataArray(x, {"time": DATES, **places}, ("time", "level", "lat", "lon"))
+    result = analysis(data.transpose("time", *dims))
+    components = result.to_xarray().components.transpose("mode", "level", "lat", "lon")
+    level = 1 if land == "first level" else 0
+    drawing = drawing_of(result)
+    assert isinstance(drawing, Patterns)
+    words = f"level {LEVELS.values[level]:g} hPa" if coordinates == "all" else f"level {level + 1} of 3"
+    for number, one in enumerate(drawing.maps):
+        image = components[number, level].values
+        unlabeled = coordinates == "none" and dims[0] == "lon"  # in the order of the file
+        np.testing.assert_array_equal(one.image, image.T if unlabeled else image)
+        assert one.title.startswith(f"PC{number + 1} at {words}: ")
+    figure_of(drawing, "levels")
+
+
+def test_axes_that_say_no_level_have_no_map() -> None:
+    x = np.random.default_rng(0).random((9, 3, 4, 5))
+    named = {
+        ("time", "lev", "y", "x"): True,
+        ("time", "sigma", "y", "x"): True,
+        ("time", "lev", "height", "x"): False,
+        ("time", "channel", "y", "x"): False,
+    }
+    for dims, there in named.items():
+        data = xarray.DataArray(x, dims=dims)
+        if "sigma" in dims:
+            data = data.assign_coords(sigma=("sigma", range(3), {"positive": "down"}))
+        assert ("maps" in kinds_of(rf.svd(data, 2, row_axes="time"))) is there, dims
+
+
 def test_components_are_named_one_by_one() -> None:
     result = analysis(field())
     maps, series = (drawing_of(result, kind, components=(3, 1)) for kind in ("maps", "series"))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pytest
+import zarr
 
 import rankfold as rf
 from rankfold.methods.registry import METHODS
@@ -278,8 +279,9 @@ def test_declared_arrays_of_every_method_are_on_the_axes_of_the_data(kind: str) 
     for name, declared in axes.items():
         places = sorted(range(len(declared)), key=lambda place: declared[place] != "component")
         dims = [dim for place in places for dim in parts.get(declared[place], (declared[place],))]
-        assert found[name].dims == tuple(dims), name
-        values = found[name].transpose(..., *(("lat", "lon") if "column" in declared else ())).values
+        array = found[data.name if name == "X" else name]
+        assert array.dims == tuple(dims), name
+        values = array.transpose(..., *(("lat", "lon") if "column" in declared else ())).values
         if "column" in declared:
             assert np.isnan(values[..., ~sea]).all()
             values = values[..., sea]
@@ -357,6 +359,45 @@ def test_what_is_no_array_of_xarray_is_refused() -> None:
     for wrong in (data.to_dataset(), data.values):
         with pytest.raises(InputError, match="give a DataArray"):
             result.to_xarray(wrong)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("array", ["", "t"])
+def test_axes_without_labels_keep_their_names(tmp_path: Path, zarr_format: Any, array: str) -> None:
+    """Those of a store of Zarr: a field of its metadata in version 3, an attribute in version 2."""
+    x = np.random.default_rng(0).standard_normal((30, 7))
+    for number, axes in enumerate(
+        [("time", "x"), ("column", "row"), ("mode", "x"), ("x", "x"), ("time", None)]
+    ):
+        store, given = tmp_path / f"{number}.zarr", list(axes)
+        made = zarr.create_array(
+            store,
+            name=array or None,
+            data=x,
+            zarr_format=zarr_format,
+            **({"dimension_names": given} if zarr_format == 3 else {}),
+        )
+        if zarr_format == 2:
+            made.attrs["_ARRAY_DIMENSIONS"] = given
+        result = rf.pca(f"{store}::{array}" if array else store, 2)
+        whole = None not in axes and len({*axes}) == 2
+        rows, columns = axes if whole else ("row", "column")
+        rows = "data_mode" if rows == "mode" else rows
+        found = result.to_xarray()
+        assert found.scores.dims == ("mode", rows) and found.components.dims == ("mode", columns)
+        np.testing.assert_array_equal(found.scores, np.asarray(result.scores).T)
+        np.testing.assert_array_equal(found.components, result.components)
+        assert rf.transform(result, x).to_xarray().scores.dims == (
+            "mode",
+            "row",
+        )  # without names of their own
+        with pytest.raises(InputError, match="a matrix has two"):
+            rf.transform(result, x[0])
+
+
+def test_scores_of_a_result_keep_the_names_of_its_rows(tmp_path: Path) -> None:
+    rf.pca(field()[:, 0, 0:3].drop_vars(["lat", "cell"]), 2, out=tmp_path / "r.zarr")
+    assert rf.svd(f"{tmp_path}/r.zarr::scores", 1).to_xarray().U.dims == ("mode", "time")
 
 
 def test_axes_of_two_dimensions_keep_their_names(tmp_path: Path) -> None:

@@ -266,7 +266,6 @@ class Verification:
             columns=ScratchMatrix(folder / "columns.bin", columns, 2, double),
             values=self.model.s * self.model.pow2_scale(double),
             weights=self._left_weights(),
-            square_scale=self.square_scale,
             row_seconds=max(stored.nnz / rows, 1) * seconds,
         )
 

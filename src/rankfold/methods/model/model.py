@@ -149,7 +149,9 @@ class FactorModel:
 
     def square_scale(self) -> float:
         """Power of two that scales raw numbers before their squares are summed in float64."""
-        scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
+        blocks = (self.columns(start, stop)[1] for start, stop in self.blocks())
+        # Constant columns have a divisor of 1, whatever the unit of the others is.
+        scale = max(float(scales.max(initial=0.0, where=scales != 1)) for scales in blocks) or 1.0
         return _reciprocal(self._typical * scale, np.dtype(np.float64))
 
     def source(self, x: object) -> Source:

@@ -53,7 +53,6 @@ class VerifySparse(OverStoredNumbers):
     weights: Float64
     """(k,) factors that make the columns of the stored long factor orthonormal."""
 
-    square_scale: float
     row_seconds: float
 
     kernels = (order_columns, multiply_rows, add_columns, add_gram, weigh)
@@ -112,7 +111,7 @@ class VerifySparse(OverStoredNumbers):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel to squares of residuals, to A'L and to L'L."""
         lines, count = self.take(work, slot), stop - start
-        squares = squares_of(lines, work.mean, work.factor, self.square_scale)
+        squares = squares_of(lines, work.mean, work.factor)
         if not np.isfinite(squares):
             self.count_bad(state, lines, start)
             return

@@ -51,9 +51,6 @@ class ProjectSparseRows(OverStoredNumbers):
     weights: Float64
     """(k,) factors that coordinates are multiplied by before they are written."""
 
-    square_scale: float
-    """Power of two that keeps squares of the raw numbers in range."""
-
     array: Path
     """The Zarr array to write, (rows, k)."""
 
@@ -120,7 +117,7 @@ class ProjectSparseRows(OverStoredNumbers):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compute coordinates of the rows ``start:stop``, write them, and add to the sums."""
         lines, count = self.take(work, slot), stop - start
-        squares = squares_of(lines, work.mean, work.factor, self.square_scale)
+        squares = squares_of(lines, work.mean, work.factor)
         if not np.isfinite(squares):
             self.count_bad(state, lines, start)
             return
@@ -139,10 +136,10 @@ class ProjectSparseRows(OverStoredNumbers):
             write_whole_chunks(self.array, out, (start, stop), (0, self.basis.columns))
 
 
-def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> float:
+def squares_of(lines: Csr, mean: Float64, factor: Float64) -> float:
     """Sum of squares of ``(x - mean) * factor`` over all entries of some sparse rows, zeros included.
 
-    ``mean`` and ``factor`` are (n,), of each column; ``scale`` is a power of two that keeps squares in range.
+    ``mean`` and ``factor`` are (n,), of each column; factors bring elements near 1.
     """
     of_zero, total = (mean * factor) ** 2, 0.0
     zeros = (len(lines.indptr) - 1) * of_zero
@@ -150,8 +147,8 @@ def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> floa
         for first in range(0, len(lines.data), NUMBERS):
             part = slice(first, first + NUMBERS)
             at = lines.indices[part]
-            numbers = (lines.data[part] - mean[at]) * (scale * factor[at])
+            numbers = (lines.data[part] - mean[at]) * factor[at]
             total += float(numbers @ numbers)
             zeros -= np.bincount(at, minlength=len(zeros)) * of_zero
         # A full column has no zeros, so its term is 0 except for rounding.
-        return float(total / scale**2 + np.maximum(zeros, 0.0).sum())
+        return float(total + np.maximum(zeros, 0.0).sum())

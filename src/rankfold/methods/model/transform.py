@@ -214,7 +214,6 @@ class Projection:
                 basis,
                 numbers,
                 self._weights(),
-                self.square_scale,
                 array,
                 self._seconds(-(-self.stored.nnz // self.source.shape[0])),
                 self._normal(folder),

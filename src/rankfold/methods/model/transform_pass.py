@@ -164,7 +164,9 @@ def take_squares(
     refuse = functools.partial(refuse_overflow, state, grain.staged, *fold.panels.corner(grain.first))
     if not work.device.holds(np.isfinite(squares).all(), refuse):
         return False
-    state["squares"] += squares @ (factor / scale) ** 2
+    with np.errstate(over="ignore"):  # of constant columns, whose squares are 0, in a large unit
+        weights = np.minimum((factor / scale) ** 2, np.finfo(np.float64).max)
+    state["squares"] += squares @ weights
     return True
 
 

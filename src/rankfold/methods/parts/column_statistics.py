@@ -78,7 +78,7 @@ class Statistics:
     mean: Float64
     deviation: Float64
     total: float
-    """Sum of squares of the centered, scaled matrix, times pow2_scale squared; also for a wide matrix."""
+    """Sum of squares of A, centered, scaled and times its factor; also for a wide matrix."""
 
 
 def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
@@ -96,16 +96,29 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
     d = state["sums"] / count if centering.center else np.zeros(view.short)
     squares = state["squares"] - count * d**2
     mean = shift + d / centering.pow2_scale
-    deviation = deviations(squares / centering.pow2_scale**2, view, mean, centering)
-    return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
+    deviation = deviations(squares, view, mean, centering)
+    units = unit_divisors(deviation, centering)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        constant = np.minimum(squares / units / units, np.finfo(np.float64).max)
+        total = np.where(deviation > 0, squares / units**2, constant).sum()
+    return Statistics(mean, deviation, float(total))
+
+
+def unit_divisors(deviation: Float64, centering: Centering) -> Float64:
+    """Divisors that turn columns times pow2_scale into those of A, scaled and times its factor."""
+    return divisors(deviation) * (centering.pow2_scale / centering.factor)
 
 
 def deviations(squares: Float64, view: View, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations of the columns; for complex columns from both parts, and once for each part."""
-    paired = is_complex(view.source)
+    """Standard deviations of the columns; for complex columns from both parts, and once for each part.
+
+    ``squares`` are times pow2_scale squared, which would leave the range of float64 without it.
+    """
+    paired, mean = is_complex(view.source), mean * centering.pow2_scale
     if paired:
         squares, mean = squares[::2] + squares[1::2], np.abs(numbers_of_parts(mean, paired=True))
-    return twice(standard_deviations(squares, view.long, mean, centering), paired=paired)
+    found = standard_deviations(squares, view.long, mean, centering) / centering.pow2_scale
+    return twice(found, paired=paired)
 
 
 def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:

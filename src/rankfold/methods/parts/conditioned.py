@@ -35,10 +35,27 @@ class Centering:
     center: bool
     scale: bool
     pow2_scale: float
-    """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
+    """Power of two near the reciprocal of the largest element: squares of centered columns stay in range."""
 
     constant_below: float
     """Standard deviation, relative to the mean, up to which a column counts as constant."""
+
+    factor: float = 1.0
+    """Power of two that A, centered and scaled, is multiplied by, so that its squares stay in range."""
+
+    def panel_factor(self, orientation: Orientation) -> float:
+        """Power of two for elements of panels, of which only those of a wide matrix are scaled already."""
+        return self.pow2_scale if orientation is Orientation.ROWS else self.factor
+
+    def scaled_squares(self, squares: Float64, factors: Float64) -> Float64:
+        """Sums of squares of columns times ``factors``, from those times pow2_scale squared.
+
+        Constant columns have a factor of 1; where they leave the range of float64, so do their products.
+        """
+        unit = self.factor / self.pow2_scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            constant = np.minimum(squares * unit * unit, np.finfo(np.float64).max)
+            return np.where(factors == 1, constant, squares * (factors * unit) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +70,7 @@ class LocalColumns:
     """Factors of centered columns: 1, or 1 / standard deviation (1 where that is 0)."""
 
     squares: Float64
-    """Sum of squares of each column once centered and scaled, times pow2_scale squared."""
+    """Sum of squares of each column once centered and scaled, times the factor of A squared."""
 
 
 def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
@@ -78,7 +95,7 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
         varies = deviation > centering.constant_below * np.abs(mean)
         deviation = np.where(varies, deviation, 0.0)
         factor = 1.0 / np.where(varies, deviation, 1.0)
-        squares = squares * factor**2
+        squares = centering.scaled_squares(squares, factor)
     return LocalColumns(mean, deviation, factor, squares)
 
 

@@ -267,9 +267,9 @@ class OverSparsePanels(OverStoredNumbers):
         squares += zeros * (mean * unit) ** 2
         deviation, factor = np.ones_like(mean), None
         if self.centering.scale:
-            deviation = standard_deviations(squares / unit**2, count, mean, self.centering)
+            deviation = standard_deviations(squares, count, mean * unit, self.centering) / unit
             factor = 1.0 / divisors(deviation)
-            squares = squares * factor**2
+            squares = self.centering.scaled_squares(squares, factor)
         state["squares"][0] += squares.sum()
         if self.columns is not None:
             self.columns.write(start, np.column_stack([mean, deviation]))

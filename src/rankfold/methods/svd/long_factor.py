@@ -89,7 +89,7 @@ class FromMatrix:
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Leading singular triplets of A (times pow2_scale); the long factor as a recipe."""
+    """Leading singular triplets of A (times its factor); the long factor as a recipe."""
 
     s: Float64
     short: Float64

@@ -25,7 +25,6 @@ from rankfold.methods.parts.column_statistics import (
 )
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
-from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
@@ -152,9 +151,9 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 
 
 LARGEST_SCALED = {4: 64, 8: 240}
-"""Largest binary exponent of numbers whose columns can be scaled, by item size.
+"""Largest binary exponent of numbers whose scaled columns keep pow2_scale as their factor, by item size.
 
-Scaled columns keep the power of two that brings numbers near 1: squares, and squares of these, stay in range.
+Squares of products leave the range with a larger one. Scaled columns are near 1 without it.
 """
 
 
@@ -171,16 +170,15 @@ def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, St
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
     start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
-    view, exponent = strategy.view, -int(np.log2(start.pow2_scale))
-    if request.scale and abs(exponent) > LARGEST_SCALED[view.dtype.itemsize]:
-        what = "products of columns divided by their deviations"
-        refuse_size(view.source, 1 / start.pow2_scale, what, view.dtype)
-    return Centering(request.center, request.scale, start.pow2_scale, CONSTANT_DEVIATION), start
+    view, unit = strategy.view, start.pow2_scale
+    is_extreme = abs(np.log2(unit)) > LARGEST_SCALED[view.dtype.itemsize]
+    factor = 1.0 if request.scale and is_extreme else unit
+    return Centering(request.center, request.scale, unit, CONSTANT_DEVIATION, factor), start
 
 
 @dataclass(slots=True)
 class CenteredMatrix:
-    """A matrix, its columns centered and scaled as asked, times a power of two: an ``Operator``."""
+    """A matrix, its columns centered and scaled as asked, times the factor of A: an ``Operator``."""
 
     run: Run
     strategy: Strategy
@@ -284,7 +282,7 @@ class CenteredMatrix:
         offset = strategy.numbers_of(offset)
         missing, sketch = None, None
         if rows:
-            sketched = state["rows"] * (weights / self.centering.pow2_scale)
+            sketched = state["rows"] * (weights / self.centering.panel_factor(strategy.view.orientation))
             sketched, path = strategy.numbers_of(sketched), run.part(name, "sketch.part")
             save_arrays(path, {"rows": sketched})
             sketch, self.sketch_rows = RowSketch(path), 0
@@ -351,7 +349,7 @@ class CenteredMatrix:
             return False
         if self.column_statistics is None:
             return False
-        shift = shift * self.centering.pow2_scale / divisors(self.columns.deviation)
+        shift = shift * self.centering.factor / divisors(self.columns.deviation)
         return view.long * float(shift @ shift) > FAR_FROM_MEAN * self.squared_norm
 
 
@@ -376,13 +374,13 @@ def conditions(
 ) -> tuple[Float64, Float64]:
     """Shift of the columns in a pass, and factors of the rows of its basis or test vectors, both (short,).
 
-    The factors are the weights of columns times ``pow2_scale``.
+    The factors are the weights of columns times the factor of A.
     """
     view = strategy.view
     shift = start.shift if columns is None or not centering.center else columns.mean
     by_rows = view.orientation is Orientation.ROWS
     weights = np.ones(view.short) if columns is None or not by_rows else 1.0 / divisors(columns.deviation)
-    return shift, weights * centering.pow2_scale
+    return shift, weights * centering.factor
 
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:

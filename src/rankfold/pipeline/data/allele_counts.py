@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,11 @@ class AlleleCounts(Wrapper):
     def grids(self) -> tuple[Grid, ...]:
         """Native chunks along variants and samples."""
         return self.inner.grids[:2]
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Empty: the attributes of calls are not those of counts."""
+        return {}
 
     @property
     def format(self) -> str:

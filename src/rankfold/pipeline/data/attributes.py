@@ -10,19 +10,26 @@ import numpy as np
 DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
 """CF attributes of an array or a coordinate that a result keeps."""
 
+VARIABLE = "variable"
+"""Key, beside the attributes of an array, of the name of the variable that it is in its file or object."""
+
 LONGEST_ATTRIBUTE = 256
 """Most characters of such an attribute; a longer one is not kept."""
 
 Attributes = Mapping[str, str]
 
 
-def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
+def attributes_in(values: Mapping[str, Any] | None, *, of: object = None) -> dict[str, str]:
     """``DESCRIBING`` attributes: only those that are short text, and without units that count from a date.
 
-    >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
-    {'units': 'K', 'long_name': 'temperature'}
+    ``of`` is the path or name of the array, whose last part is added as ``VARIABLE`` if it is text.
+
+    >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"}, of="ocean/t")
+    {'units': 'K', 'long_name': 'temperature', 'variable': 't'}
     """
-    return {name: text for name, text in _texts(values, DESCRIBING).items() if " since " not in text}
+    found = {name: text for name, text in _texts(values, DESCRIBING).items() if " since " not in text}
+    leaf = of.rstrip("/").rpartition("/")[2] if isinstance(of, str) else ""
+    return found | ({VARIABLE: leaf} if 0 < len(leaf) <= LONGEST_ATTRIBUTE else {})
 
 
 def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:

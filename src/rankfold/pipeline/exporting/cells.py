@@ -40,6 +40,7 @@ from rankfold.kernels.graph.fuzzy import membership
 from rankfold.pipeline.data.names import Axis, Names, names_of_result
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
+    SIDES,
     Outcome,
     Scaled,
     exported_facts,
@@ -118,9 +119,6 @@ class Cells:
         if names_in(result, axis) is None or Names.of([own]) is None:
             require_length(what, self.name, own.length, whole_length(result, axis))
         return places, own.length
-
-
-SIDES = ("rows", "columns")
 
 
 def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str, Any]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Container
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.attributes import DESCRIBING, attributes_in
+from rankfold.pipeline.data.attributes import DESCRIBING, VARIABLE, Attributes, attributes_in
 from rankfold.pipeline.data.named_objects import dates_among, times_of_calendar
 from rankfold.pipeline.data.names import (
     Axis,
@@ -25,7 +26,15 @@ from rankfold.pipeline.data.names import (
     names_of_result,
 )
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.outcome import Outcome, exported_facts, kept_places, layout, names_in
+from rankfold.pipeline.exporting.outcome import (
+    SIDES,
+    Outcome,
+    exported_facts,
+    kept_places,
+    layout,
+    names_in,
+    whole_length,
+)
 from rankfold.pipeline.formats.handles import library, opened
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.affine import affine_of, keeps_numbers
@@ -104,7 +113,13 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     rows, columns = sides_of(result, like)
     like = None if like is None else _in_order(result, like)
     sizes = {"row": rows, "column": columns}
-    arrays = {name: _variable(result, name, sizes) for name in result}
+    if like is None:
+        said = attributes_of_result("the result", result.attrs)
+        coordinates = _own_coordinates(result, rows, columns)
+    else:
+        said, coordinates = attributes_in(like.attrs, of=like.name), _coordinates(like, rows, columns)
+    variables = {"X": _name_of_matrix(said, {*rows.axes, *columns.axes, *coordinates})}
+    arrays = {variables.get(name, name): _variable(result, name, sizes) for name in result}
     if physical:
         found = in_units(result)
         arrays[found.name] = arrays[found.name][0], np.moveaxis(columns.unstack(found.components.T), -1, 0)
@@ -115,12 +130,15 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     )
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
-    said = attributes_of_result("the result", result.attrs) if like is None else attributes_in(like.attrs)
     for name, kept in _described(result, physical=physical).items():
-        if name in dataset:
+        if (name := variables.get(name, name)) in dataset:
             dataset[name].attrs.update({each: said[each] for each in kept if each in said})
-    own = _own_coordinates(result, rows, columns)
-    return dataset.assign_coords(own if like is None else _coordinates(like, rows, columns))
+    return dataset.assign_coords(coordinates)
+
+
+def _name_of_matrix(said: Attributes, others: Container[str]) -> str:
+    """Name of a reconstructed matrix: of its variable, or ``X``; never that of an axis or a coordinate."""
+    return next(name for name in (said.get(VARIABLE, "X"), "X", "reconstruction") if name not in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +237,11 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
     if "component" in kinds:
         place = kinds.index("component")
         values, kinds = np.moveaxis(values, place, 0), ["mode", *kinds[:place], *kinds[place + 1 :]]
-    for kind, side in sides.items():
-        if kind not in kinds:
+    for place in reversed(range(len(kinds))):
+        side = sides.get(kinds[place])
+        if side is None:
             continue
-        place, count = kinds.index(kind), len(side.axes)
+        count = len(side.axes)
         values = side.unstack(np.moveaxis(values, place, 0))
         values = np.moveaxis(values, range(count), range(place, place + count))
         kinds[place : place + 1] = side.axes
@@ -233,12 +252,14 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
     """Axes of the data that rows and columns are made of, by what the result stores and by the dimensions of
     ``like``.
 
+    An axis that has the name of an axis of the result itself, such as ``mode``, is called ``data_mode``.
+
     Raises
     ------
     InputError
         ``like`` has other axes or lengths.
     """
-    sides = _sides_by_name(result) or _sides_by_layout(result, like)
+    sides = _sides_by_layout(result) if "axes" in layout(result) else _sides_by_name(result, like)
     asked = result.attrs["request"]
     if asked.get("targets") is not None or asked.get("queries") not in (None, "input"):
         count = next((result[name].shape[0] for name in result if result.dimensions(name)[0] == "row"), 0)
@@ -253,58 +274,56 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
                 f"like has {', '.join(f'{name} {length}' for name, length in theirs.items())}. Give the data "
                 "that it was made of"
             )
-    return sides
-
-
-def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """Axes of rows and columns of a matrix that was read directly from an array."""
-    found = layout(result)
-    shape = found.get("shape", result.attrs["input"]["shape"])
-    axes: list[str] = found.get("axes") or _names_of_axes(result)
-    lengths: list[int] = found.get("lengths", shape)
-    if "axes" not in found and like is not None and len(like.dims) == 2:
-        axes = [str(name) for name in like.dims]
-    row_axes: list[str] = found.get("row_axes", axes[:1])
-    sizes = dict(zip(axes, lengths, strict=True))
-    column_axes = [name for name in axes if name not in row_axes]
+    kinds = {kind for name in result for kind in result.dimensions(name)} - {"row", "column"}
+    own = {"mode" if kind == "component" else kind for kind in kinds}
     rows, columns = (
-        Side(tuple(names), tuple(int(sizes[name]) for name in names), kept_places(result, which))
-        for names, which in ((row_axes, "rows"), (column_axes, "columns"))
+        replace(side, axes=tuple(f"data_{name}" if name in own else name for name in side.axes))
+        for side in sides
     )
     return rows, columns
 
 
-def _names_of_axes(result: Outcome) -> list[str]:
-    """Names of the axes of rows and columns that the matrix had; ``row`` and ``column`` without any."""
-    both = [names_in(result, side) for side in ("rows", "columns")]
-    axes = [
-        name if names is None or len(names.axes) != 1 else names.axes[0].name
-        for names, name in zip(both, ("row", "column"), strict=True)
-    ]
-    return axes if len({*axes}) == 2 else ["row", "column"]
-
-
-def _sides_by_name(result: Outcome) -> tuple[Side, Side] | None:
-    """Axes of rows and columns if the matrix was imported from stacked axes, by its
-    names; None for other matrices.
-    """
-    named = [None if "axes" in layout(result) else names_in(result, side) for side in ("rows", "columns")]
-    if all(names is None or len(names.axes) == 1 for names in named):
-        return None
+def _sides_by_layout(result: Outcome) -> tuple[Side, Side]:
+    """Axes of rows and columns of a matrix that was read directly from an array with names of axes."""
+    found = layout(result)
+    sizes = dict(zip(found["axes"], found["lengths"], strict=True))
+    column_axes = [name for name in found["axes"] if name not in found["row_axes"]]
     rows, columns = (
-        Side((name,), (int(length),), None)
-        if names is None
+        Side(tuple(names), tuple(int(sizes[name]) for name in names), kept_places(result, which))
+        for names, which in ((found["row_axes"], "rows"), (column_axes, "columns"))
+    )
+    return rows, columns
+
+
+def _sides_by_name(result: Outcome, like: Any) -> tuple[Side, Side]:
+    """Axes of rows and columns of other matrices: by their names, such as stacked axes of an imported field.
+
+    A side without names is called ``row`` or ``column``, or as the axis of ``like`` if both sides are single.
+    """
+    both = [names_in(result, side) for side in SIDES]
+    single = [names is None or len(names.axes) == 1 for names in both]
+    called = [
+        fallback if names is None else names.axes[0].name
+        for names, fallback in zip(both, ("row", "column"), strict=True)
+    ]
+    if all(single) and like is not None and len(like.dims) == 2:
+        called = [str(name) for name in like.dims]
+    elif all(single) and called[0] == called[1]:
+        called = ["row", "column"]
+    rows, columns = (
+        Side((name,), (whole_length(result, side),), kept_places(result, side))
+        if names is None or len(names.axes) == 1
         else Side(
             tuple(axis.name for axis in names.axes), tuple(axis.length for axis in names.axes), names.places
         )
-        for names, name, length in zip(named, ("row", "column"), result.attrs["input"]["shape"], strict=True)
+        for names, name, side in zip(both, called, SIDES, strict=True)
     )
     return rows, columns
 
 
 def _in_order(result: Outcome, like: Any) -> Any:
     """``like`` with its coordinates in the order of the result; ``InputError`` where one is lacking."""
-    for number, side in enumerate(("rows", "columns")):
+    for number, side in enumerate(SIDES):
         names = names_of_result("the result", result.attrs, number)
         axes = () if names is None else names.axes
         for axis in axes:

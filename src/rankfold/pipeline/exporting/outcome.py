@@ -19,6 +19,9 @@ from rankfold.pipeline.prepare.affine import columns_left
 
 Array = npt.NDArray[Any]
 
+SIDES = ("rows", "columns")
+"""The two axes of a matrix, in order."""
+
 
 class Outcome(Protocol):
     """Protocol of a result that can be exported: arrays by name, facts, and the kinds of axes."""
@@ -77,7 +80,7 @@ def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]
 
 def names_in(result: Outcome, axis: str) -> Names | None:
     """Names of the rows or columns of a result; of columns, only those that its preparation steps kept."""
-    names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
+    names = names_of_result("the result", result.attrs, SIDES.index(axis))
     if names is None or axis == "rows":
         return names
     kept = columns_left(result.attrs["input"], lambda array: np.asarray(result[array][...]))

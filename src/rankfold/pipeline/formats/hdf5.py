@@ -172,7 +172,7 @@ class Hdf5Volume:
     def attributes(self) -> Attributes:
         """Attributes of the values, such as units; empty if they cannot be read."""
         with contextlib.suppress(*UNREADABLE):
-            return attributes_in(self._open().attrs)
+            return attributes_in(self._open().attrs, of=self.dataset)
         return {}
 
     def fingerprint(self) -> str:

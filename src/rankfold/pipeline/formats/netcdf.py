@@ -353,7 +353,7 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
-    found = with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs))
+    found = with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs, of=x.name))
     if not isinstance(found, StackedSource):
         found = replace(found, dims=tuple(map(str, x.dims)))
     return cast(Source, found)
@@ -467,7 +467,7 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
         codec=" + ".join(names) or "none",
         unwritten=_unwritten(array, variable),
-        attributes=attributes_in(array.attrs),
+        attributes=attributes_in(array.attrs, of=getattr(variable, "name", None)),
     )
     return decode_volume(volume, meaning)
 

@@ -11,7 +11,7 @@ from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import attributes_of_result, names_of_result
 from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import SeveralAxesError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.prepare.alike import column_names, compare_units, with_columns
@@ -71,7 +71,7 @@ def opened_rows(x: object, result: Fit) -> Source:
         return open_source(x)
     try:
         return open_source(x)
-    except InputError:
+    except SeveralAxesError:
         return open_source(x, row_axes=row_axes)
 
 

@@ -97,9 +97,10 @@ class PanelPass(OverConditionedPanels):
 
     def _sketch(self, state: State, work: Workspace, d: Array, first: int) -> None:
         """Add rows ``d``, the first one row ``first``, with random signs to random rows of the sketch."""
+        unit = self.centering.panel_factor(self.panels.view.orientation)
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, first, first + len(d))
         for low, high, buckets, signs in tiles:
-            factors = (signs * self.centering.pow2_scale).astype(d.dtype)
+            factors = (signs * unit).astype(d.dtype)
             rows, place = d[low - first : high - first], work.device.place
             add_to_buckets(rows, place(buckets, np.int64), place(factors, d.dtype), sums=state["rows"])
             np.add.at(state["signs"], buckets, signs)

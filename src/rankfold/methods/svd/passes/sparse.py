@@ -168,10 +168,11 @@ class SparsePass(OverSparsePanels):
     def _sketch(self, state: State, lines: Lines, start: int, stop: int) -> None:
         """Add the lines ``start:stop`` with random signs to random rows of the sketch."""
         stored, dtype = lines.stored, self.panels.view.dtype
+        unit = self.centering.panel_factor(self.panels.view.orientation)
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, start, stop)
         for low, high, buckets, signs in tiles:
             here = slice(low - start, high - start)
-            factors = signs * self.centering.pow2_scale
+            factors = signs * unit
             if lines.scale is not None:
                 factors = factors * lines.scale[here]
             pointers = stored.indptr[low - start : high - start + 1]

@@ -195,14 +195,14 @@ def of_triplets(
 ) -> Decomposition:
     """Convert triplets of the matrix times its unit to a decomposition in the units of the data."""
     return Decomposition(
-        triplets.s / centering.pow2_scale,
+        triplets.s / centering.factor,
         triplets.short,
         triplets,
         columns,
         triplets.residuals,
         triplets.errors,
         convergence,
-        squared_norm(strategy, columns.total, centering.pow2_scale),
+        squared_norm(strategy, columns.total, centering.factor),
     )
 
 
@@ -212,12 +212,12 @@ def truncation_facts(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
     return {"approximation_error": float(np.hypot(cut.error, storage_error))}
 
 
-def squared_norm(strategy: Strategy, total: float, pow2_scale: float) -> float:
+def squared_norm(strategy: Strategy, total: float, factor: float) -> float:
     """Convert a sum of squares to the units of the data; raise ``DataError`` if float64 does not hold it."""
-    value = float(total) / pow2_scale / pow2_scale
+    value = float(total) / factor / factor
     if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
         raise DataError(
-            f"the sum of squares of {strategy.view.source.name}, with elements near {1 / pow2_scale:.0e}, "
+            f"the sum of squares of {strategy.view.source.name}, with elements near {1 / factor:.0e}, "
             "leaves the range of float64. Rescale it"
         )
     return value

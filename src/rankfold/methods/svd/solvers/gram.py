@@ -23,13 +23,13 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
 from rankfold.kernels.linear.products import mirror_bytes, product
-from rankfold.methods.parts.column_statistics import Statistics, deviations, divisors
+from rankfold.methods.parts.column_statistics import Statistics, deviations, unit_divisors
 from rankfold.methods.parts.conditioned import Centering, OverColumns
 from rankfold.methods.parts.finite import BAD, join_bad, refuse_bad
 from rankfold.methods.parts.panels import Grain, Panels, numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import SAFETY, Truncation
-from rankfold.methods.svd.operator import CenteredMatrix
+from rankfold.methods.svd.operator import CenteredMatrix, refuse_overflow
 from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
@@ -124,9 +124,7 @@ class GramPass(OverColumns):
         columns = self.measure_columns(state, work, grain)
         if columns is None:
             return
-        d = self.panels.condition(
-            work.panels, grain.raw, columns.mean, columns.scale * self.centering.pow2_scale
-        )
+        d = self.panels.condition(work.panels, grain.raw, columns.mean, columns.scale * self.centering.factor)
         product(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]
@@ -147,7 +145,7 @@ class Scatter:
     """Leading eigenpairs of the scatter matrix and the column statistics found on the way."""
 
     values: Float64
-    """(width,) eigenvalues: squared singular values, times pow2_scale squared."""
+    """(width,) eigenvalues: squared singular values of A times its factor."""
 
     vectors: Float64
     """(short, width) eigenvectors."""
@@ -159,7 +157,7 @@ class Scatter:
     """(short,) column standard deviations of a tall matrix, 0 for constant columns; 1 if not scaled."""
 
     total: float
-    """Sum of squares of the centered, scaled matrix, times pow2_scale squared."""
+    """Sum of squares of A, centered, scaled and times its factor."""
 
     mean_squares: float = 0.0
     """Sum of squares of the mean, once for each row, if the mean was subtracted after the pass; else 0."""
@@ -187,14 +185,17 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     scatter = state["scatter"]
     mean, deviation = state["mean"] / centering.pow2_scale, np.ones(view.short)
     if by_rows and centering.scale:
-        deviation = deviations(np.diag(scatter) / centering.pow2_scale**2, view, mean, centering)
-        scatter /= divisors(deviation)[:, None]
-        scatter /= divisors(deviation)
+        deviation = deviations(np.diag(scatter), view, mean, centering)
+        units = unit_divisors(deviation, centering)
+        with np.errstate(over="ignore"):
+            scatter /= units[:, None]
+            scatter /= units
+        refuse_overflow(state, view, "scatter")
     scatter = collapse(scatter, paired=layout.paired)
     total = float(np.trace(scatter).real)
     mean_squares = 0.0
     if isinstance(fold, SparseGramPass):
-        mean_squares = view.long * float(((state["mean"] / divisors(deviation)) ** 2).sum())
+        mean_squares = view.long * float(((state["mean"] / unit_divisors(deviation, centering)) ** 2).sum())
     values, vectors = leading_eigenpairs(scatter, layout.vectors(layout.width))
     return Scatter(values, vectors, mean, deviation, total, mean_squares)
 
@@ -293,11 +294,11 @@ class Gram(BlockSolver):
         by_rows = strategy.view.orientation is Orientation.ROWS
         enough = request.adaptive or value_errors.max() <= request.tol or run.passes >= request.passes
         if by_rows and not request.rows and enough:
-            s = np.sqrt(values) / centering.pow2_scale
+            s = np.sqrt(values) / centering.factor
             short = scatter.vectors[:, :rank]
             short = short * fix_signs(short)
             residuals = eps / np.maximum(relative, eps)
-            total = squared_norm(strategy, scatter.total, centering.pow2_scale)
+            total = squared_norm(strategy, scatter.total, centering.factor)
             return Decomposition(s, short, None, columns, residuals, value_errors, [], total, facts)
         vectors = scatter.vectors[:, : rank + 1]
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, columns)

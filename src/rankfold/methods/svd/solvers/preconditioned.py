@@ -248,7 +248,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
 
 @dataclass(frozen=True, slots=True)
 class PanelFactor(OverConditionedPanels):
-    """Fold that finds the R factor of a matrix, times pow2_scale, by Householder reflections."""
+    """Fold that finds R of a matrix, times the factor of its panels, by Householder reflections."""
 
     panels: Panels
     """Panels (rows in memory at a time), converted to float64."""
@@ -296,11 +296,12 @@ class PanelFactor(OverConditionedPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Factorize a panel, grain by grain, below R of the grains before."""
+        unit = self.centering.panel_factor(self.panels.view.orientation)
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]
             stacked[: self.width] = state["r"]
             below = stacked[self.width :]
             if self.ones:
                 below[:, 0] = 1.0
-            np.multiply(d, self.centering.pow2_scale, out=below[:, int(self.ones) :])
+            np.multiply(d, unit, out=below[:, int(self.ones) :])
             state["r"] = panel_r(stacked)

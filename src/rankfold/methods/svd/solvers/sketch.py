@@ -51,7 +51,7 @@ For q = 10 and f = 3 that is 0.0015, whatever the matrix.
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """Sketches of A (times pow2_scale), centered and scaled.
+    """Sketches of A (times its factor), centered and scaled.
 
     Omega, Upsilon, Theta, Phi and Psi are Gaussian test matrices, as of Tropp et al.: see ``sketch``.
     """

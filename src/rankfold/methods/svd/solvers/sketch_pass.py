@@ -162,7 +162,7 @@ class SketchPass(OverConditionedPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel to the sketches, grain by grain."""
-        sizes, pow2_scale = self.sizes, self.centering.pow2_scale
+        sizes, unit = self.sizes, self.centering.panel_factor(self.panels.view.orientation)
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             drawn = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
             left = work.device.place(drawn, drawn.dtype)
@@ -170,7 +170,7 @@ class SketchPass(OverConditionedPanels):
             rows = last - first
             down, y, range_ = work.down[:rows], work.y[:rows], work.range[:rows]
             # The unit is a power of two, and keeps products of a grain in range.
-            np.multiply(left[:, : sizes.down], pow2_scale, out=down, casting="same_kind")
+            np.multiply(left[:, : sizes.down], unit, out=down, casting="same_kind")
             across = left[:, sizes.range :]
             sketch_product(d, work.right, down, across, y=y, z=state["z"], core=state["core"], work=work.z)
             np.copyto(range_, y[:, : sizes.range])

@@ -22,10 +22,10 @@ from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, 
 from rankfold.kernels.linear.qr import r_of_gram
 from rankfold.methods.parts.column_statistics import (
     Statistics,
-    divisors,
     mean_about_shift,
     scaled_statistics,
     statistics,
+    unit_divisors,
 )
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
@@ -66,13 +66,16 @@ MOST_MEAN_SHARE = 1e2
 MILD = 30.0
 """Condition number up to which division by singular values, or by R, leaves columns orthonormal to 1e-14."""
 
+MOST_ROUNDING = 1e-8
+"""Largest element of a constant column, relative to scaled ones, that their singular values allow for."""
+
 MOST_ATTEMPTS = 8
 """Most draws of Gaussian columns for a matrix of lower rank and few rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factorization:
-    """A = Q R, where A is centered, scaled, and times pow2_scale."""
+    """A = Q R, where A is centered, scaled, and times its factor."""
 
     r: Float64
     """(short, short) upper triangular, diagonal not negative."""
@@ -138,7 +141,7 @@ def tsqr(
     basis = ColumnBasis.of(r, zero(short))
     mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
-    w = expand(basis.weights) * centering.pow2_scale
+    w = expand(basis.weights) * centering.panel_factor(layout.view.orientation)
     offset, random = w.T @ mean_shift, layout.view.short - w.shape[1]
     inner = np.eye(short, dtype=layout.wide_dtype)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
@@ -168,7 +171,7 @@ def _by_gram(
 ) -> Factorization | None:
     """Factorize by one pass into the Gram matrix of whitened columns; None if that loses digits."""
     view = layout.view
-    w = expand(basis.weights) * centering.pow2_scale
+    w = expand(basis.weights) * centering.panel_factor(layout.view.orientation)
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
@@ -247,7 +250,11 @@ def _scale_columns(layout: Strategy, centering: Centering, factorization: Factor
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return factorization
     deviation = factorization.columns.deviation[:: 1 + layout.paired]
-    return dataclasses.replace(factorization, r=factorization.r / divisors(deviation))
+    r = factorization.r / unit_divisors(deviation, centering)
+    # Constant columns keep their unit, and in a large one their rounding is larger than scaled columns are.
+    lengths, constant = np.abs(r).max(axis=0), deviation == 0
+    r[:, constant & (lengths > MOST_ROUNDING * lengths[~constant].max(initial=0.0))] = 0.0
+    return dataclasses.replace(factorization, r=r)
 
 
 def _column_statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
@@ -372,8 +379,8 @@ class Tsqr(Solver):
             long = FromMatrix(factorization.preconditioner, factorization.inverse @ (left * signs), centering)
         errors = np.minimum(strategy.view.short * rounding(s, np.dtype(np.float64)), 1.0)
         residuals = np.full(len(s), strategy.view.short * np.finfo(np.float64).eps)
-        total = squared_norm(strategy, factorization.columns.total, centering.pow2_scale)
-        values = s / centering.pow2_scale
+        total = squared_norm(strategy, factorization.columns.total, centering.factor)
+        values = s / centering.factor
         return Decomposition(
             values, short * signs, long, factorization.columns, residuals, errors, [], total, facts
         )

@@ -1,4 +1,4 @@
-"""Maps of the earth: names of axes of latitudes, text of degrees, coastlines.
+"""Maps of the earth: names of axes of latitudes and levels, text of degrees, coastlines.
 
 Coastlines are those of cartopy, if it is installed and has its files already. Nothing is downloaded, so a
 picture never needs or waits for a network.
@@ -12,15 +12,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Axis
+
 Float64 = npt.NDArray[np.float64]
 
 LATITUDES = ("lat", "latitude", "nav_lat")
+
+LEVELS = (
+    *("lev", "level", "levels", "plev", "pressure", "pressure_level", "isobaricinhpa", "model_level"),
+    *("depth", "deptht", "height", "altitude", "layer", "z"),
+)
+"""Names of vertical axes, in lower case."""
 
 ROUND = (1, 1.5, 2, 3, 4.5, 6, 9, 10)
 """Round steps between ticks in degrees, for ``MaxNLocator``: 3 gives 30, 4.5 gives 45."""
 
 WIDE, NARROW = 100.0, 20.0
 """Widths of a map in degrees: coasts are coarse from ``WIDE`` on, and fine up to ``NARROW``."""
+
+
+def is_vertical(axis: Axis) -> bool:
+    """True if an axis has levels, heights or depths: by its name, or by its attributes in CF conventions."""
+    said = axis.attributes
+    return axis.name.casefold() in LEVELS or said.get("axis") == "Z" or "positive" in said
 
 
 def in_degrees(value: float, *, east: bool) -> str:

@@ -1,5 +1,7 @@
 """Components as maps, if columns of the matrix lie on two axes: pixels of images, or a grid on the earth.
 
+Of columns with levels or other axes beside these two, a map shows the first that has a column.
+
 Each has a scale of colors of its own, symmetric around 0; columns that were left out, such as land,
 are gray. Along an axis with coordinates these rise upwards, so that north is at the top; pixels are
 drawn from the top down, as images are.
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.longitudes import LONGITUDES
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.exporting.fields import Side, sides_of
 from rankfold.pipeline.exporting.outcome import Outcome, names_in
 from rankfold.pipeline.exporting.plots.canvas import BAR_WIDTH, LIGHT, WIDTH, Theme, color_bar, drawn, inset
@@ -25,6 +28,7 @@ from rankfold.pipeline.exporting.plots.geography import (
     ROUND,
     coastlines,
     in_degrees,
+    is_vertical,
 )
 from rankfold.pipeline.exporting.plots.loadings import factor_name, leading, shades_of
 
@@ -250,13 +254,13 @@ class Maps:
 
 
 def has_maps(result: Outcome) -> bool:
-    """True if a result has components, and its columns have two axes that are longer than 1."""
+    """True if a result has components, and its columns have two axes that a map can show."""
     factor = factor_name(result)
     if factor is None or result[factor].dtype.kind == "c":
         return False
     columns = _columns(result)
     count = math.prod(columns.lengths) if columns.places is None else len(columns.places)
-    return len(columns.lengths) == 2 and count == result[factor].shape[1]
+    return count == result[factor].shape[1] and len(_plane(result, columns)) == 2
 
 
 def maps_of(result: Outcome, components: Sequence[int] | None = None) -> Maps:
@@ -278,15 +282,20 @@ def read_maps(
     """
     found = leading(result, components, default)
     columns, names = _columns(result), NAMES[str(factor_name(result))]
+    plane = _plane(result, columns)
+    level = _first_level(columns, plane)
     images = np.moveaxis(columns.unstack(found.weights.T), -1, 0)
-    (up, down), (right, across) = (_along(result, columns, number) for number in range(2))
+    images = images[:, *(level.get(number, slice(None)) for number in range(len(columns.axes)))]
+    (up, down), (right, across) = (_along(result, columns, number) for number in plane)
     images = images[:, down][:, :, across]
     if up.is_east or right.is_north:
         up, right, images = right, up, images.swapaxes(1, 2)
+    words = ", ".join(_words(_axis(result, columns, axis), place) for axis, place in level.items())
+    at = f" at {words}" if words else ""
     maps = []
     for number, image in zip(found.numbers, images, strict=True):
         share = share_of(result, number)
-        title = f"{names}{number}" + (f": {share} of the variance" if share else "")
+        title = f"{names}{number}{at}" + (f": {share} of the variance" if share else "")
         maps.append(Map(image, up, right, title, found.unit, found.signed))
     return tuple(maps), found.sizes
 
@@ -302,12 +311,54 @@ def _columns(result: Outcome) -> Side:
     return Side(tuple(name for name, _ in axes), tuple(length for _, length in axes), places)
 
 
-def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
-    """One of the two axes of the columns, and the order (n,) that sorts its coordinates."""
+def _plane(result: Outcome, columns: Side) -> tuple[int, ...]:
+    """Numbers of the two axes of the columns that a map shows; empty if it is not known which these are.
+
+    Of more than two these are latitude and longitude, or the two beside one vertical axis.
+    """
+    numbers = range(len(columns.axes))
+    if len(numbers) == 2:
+        return 0, 1
+    alongs = [_along(result, columns, number)[0] for number in numbers]
+    plane = tuple(number for number in numbers if alongs[number].in_degrees)
+    if len(plane) == 2 and {alongs[number].is_east for number in plane} == {True, False}:
+        return plane
+    plane = tuple(number for number in numbers if not is_vertical(_axis(result, columns, number)))
+    return plane if len(numbers) == 3 and len(plane) == 2 else ()
+
+
+def _first_level(columns: Side, plane: tuple[int, ...]) -> dict[int, int]:
+    """Index along each axis outside the plane, by the number of the axis: the first that has a column."""
+    others = [number for number in range(len(columns.axes)) if number not in plane]
+    if columns.places is None or not others:
+        return dict.fromkeys(others, 0)
+    lengths = [columns.lengths[number] for number in others]
+    indices = np.unravel_index(columns.places, columns.lengths)
+    first = np.ravel_multi_index([indices[number] for number in others], lengths).min()
+    return dict(zip(others, map(int, np.unravel_index(first, lengths)), strict=True))
+
+
+def _words(axis: Axis, place: int) -> str:
+    """Name of an index along an axis, as ``level 850 hPa``, or ``level 1 of 17`` if it has no labels."""
+    if axis.labels is None:
+        return f"{axis.name} {place + 1} of {axis.length}"
+    label = axis.labels[place].item()
+    text = label if isinstance(label, str) else f"{label:.6g}"
+    return f"{axis.name} {text} {axis.attributes.get('units', '')}".rstrip()
+
+
+def _axis(result: Outcome, columns: Side, number: int) -> Axis:
+    """One of the axes of the columns, with the labels that the result has kept."""
     name, length = columns.axes[number], columns.lengths[number]
     names = names_in(result, "columns")
     axes = () if names is None else names.axes
-    labels = next((axis.labels for axis in axes if (axis.name, axis.length) == (name, length)), None)
+    return next((axis for axis in axes if (axis.name, axis.length) == (name, length)), Axis(name, length))
+
+
+def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
+    """One of the axes of the columns, and the order (n,) that sorts its coordinates."""
+    name, length = columns.axes[number], columns.lengths[number]
+    labels = _axis(result, columns, number).labels
     if labels is None or labels.dtype.kind == "U":
         return Along(name, length, None), np.arange(length)
     values = np.asarray(labels, np.float64)

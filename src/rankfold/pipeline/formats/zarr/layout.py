@@ -22,6 +22,7 @@ from rankfold.pipeline.formats.zarr.metadata import (
     layout_of,
     meaning_in,
     metadata_version,
+    names_among,
 )
 from rankfold.pipeline.formats.zarr.source import ZarrSource, ZarrVolume
 
@@ -89,7 +90,11 @@ def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None =
     require_matrix(name, array.shape, array.dtype)
     require_chunks(name, array.shape, array.chunks, array.dtype)
     rows, columns = array.shape
-    return ZarrSource(shape=(rows, columns), **_layout(array, path, missing, name))
+    layout = _layout(array, path, missing, name)
+    axes = axis_names(array.shape, dimension_names(array))
+    named = len({*axes}) == 2 and not any(axis.isdecimal() for axis in axes)
+    named &= names_among(array.attrs) is None and layout["edition"] is None
+    return ZarrSource(shape=(rows, columns), dims=axes if named else (), **layout)
 
 
 def _open(path: str, array: str) -> zarr.Array[Any]:

@@ -21,7 +21,7 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
-from rankfold.pipeline.data.attributes import Attributes, attributes_in
+from rankfold.pipeline.data.attributes import VARIABLE, Attributes, attributes_in
 from rankfold.pipeline.data.dtypes import native
 from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of, say_fill
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
@@ -130,7 +130,7 @@ def layout_of(
         "missing": (missing or "fill") if edition is None else "error",
         "version": version,
         "edition": edition,
-        "attributes": attributes_among(array.attrs),
+        "attributes": attributes_among(array.attrs, array.path),
     }
 
 
@@ -151,13 +151,16 @@ def names_among(found: Mapping[str, Any]) -> Any:
     return of.get("names") if isinstance(of, Mapping) else None
 
 
-def attributes_among(found: Mapping[str, Any]) -> Attributes:
-    """Units and long names of an array: those written with its names, or else its own attributes."""
+def attributes_among(found: Mapping[str, Any], path: str) -> Attributes:
+    """Units, names and the variable of an array: those written with its names, or else its own attributes
+    and the last part of its ``path`` in the store.
+    """
     found = _table(found)
     written = names_among(found)
     if written is None:
-        return attributes_in(found)
-    return attributes_in(_table(written.get("attributes"))) if isinstance(written, Mapping) else {}
+        return attributes_in(found, of=path)
+    said = _table(written.get("attributes")) if isinstance(written, Mapping) else {}
+    return attributes_in(said, of=said.get(VARIABLE))
 
 
 def _table(found: Any) -> Mapping[str, Any]:

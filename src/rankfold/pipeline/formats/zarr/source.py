@@ -15,7 +15,7 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -308,6 +308,10 @@ class ZarrSource(Readable, Matrix, ZarrArray):
 
     shape: tuple[int, int]
     chunks: tuple[int, int]
+    dims: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of both axes; empty if the store has none, or rankfold wrote it and names of its rows and columns
+    with it.
+    """
 
     def names(self, axis: int) -> Names | None:
         """Names of the rows (0) or columns (1); None if it has none."""
