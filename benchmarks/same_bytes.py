@@ -53,6 +53,7 @@ import rankfold.estimators
 from rankfold.methods.registry import Method, methods
 from rankfold.workflows.cli import app
 from rankfold.workflows.flows.flow_file import schema
+from rankfold.workflows.results import headline
 
 SEED = 20260101
 Request = Callable[[dict[str, Any], dict[str, Any]], Any]
@@ -204,6 +205,7 @@ def of_laws(folder: Path) -> Iterator[tuple[str, str]]:
         made = law(law.store(home), home, threads=1, memory="600MiB")
         yield f"bytes: {name}", digest(made)
         yield f"facts: {name}", steady(dict(made.attrs), home)
+        yield f"words: headline of {name}", headline(made)
         noted = json.loads((home / "r.zarr.run" / "run.json").read_text())
         plans = [noted.get("plan"), *(each.get("plan") for each in noted["attempts"])]
         yield f"plans: {name}", steady(plans, home)

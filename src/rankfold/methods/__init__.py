@@ -25,6 +25,7 @@
 
     claims       the error that a result reports, and when it has converged
     argument     declaration of an argument: type, bounds, choices, help
+    headline     one line on a finished result
     registry     every method by its name, including those of other packages
     task         the protocol of a task, which can be planned and run
     chain        a task made of several tasks

@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rankfold.methods.argument import Parameter, parameters_of
+from rankfold.methods.headline import headline_of_factors
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.law import Law
 from rankfold.pipeline.text import suggest_name
@@ -169,6 +170,9 @@ class Method:
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""
+
+    headline: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = headline_of_factors
+    """Function that says in one line what a result is, from its facts and those of its last run."""
 
     topic: str = "Reduce a matrix"
     """Heading over its command, which groups methods by use."""

@@ -8,16 +8,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.methods.headline import headline_of_factors
+from rankfold.methods.registry import METHODS
 from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.wording import in_command
 
 if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result
-
-
-PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffusion_map")
-"""Methods whose results are graphs of neighbors, or embeddings made from them."""
 
 
 def summary(result: Result, *, already_done: bool) -> Lines:
@@ -28,150 +26,9 @@ def summary(result: Result, *, already_done: bool) -> Lines:
 
 def headline(result: Result) -> str:
     """Method and quality of a result, in one line."""
-    facts = result.attrs
-    last = (result.run.get("attempts") or [{}])[-1]
-    line = f"{facts['kind']} by {facts['method']}"
-    if facts["kind"] == "knn":
-        line += f", k {facts['request']['k']}, {facts['request']['metric']}"
-        if "recall_interval" in facts:
-            low, high = facts["recall_interval"]
-            what = "rounds" if "rounds" in facts else "probes"
-            effort = f"{facts[what]} {what if facts[what] != 1 else what[:-1]}"
-            line += f", {effort}; recall {facts['recall']:.4f}, from {low:.4f} to "
-            line += f"{high:.4f} by {facts['recall_rows']} rows"
-        elif "certain" in last:
-            line += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
-    elif facts["kind"] == "index":
-        line += f", {facts['request']['metric']}; {facts['partitions']} partitions, the largest of "
-        line += f"{facts['largest_partition']} rows"
-    elif facts["kind"] == "kmeans":
-        passes, empty = facts["passes"], facts["empty_clusters"]
-        line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
-        line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
-    elif _kind_of_rows(facts) in PICTURED:
-        line = _picture(facts)
-    elif "residual_variance" in facts or "error_bound" in facts:
-        line = line + _sums(facts) if "error_bound" in facts else _paths(facts)
-    elif "value" in facts:
-        error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-        line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
-    else:
-        line += _effort(facts) + _of_pairs(facts)
-    if "edges" in facts:
-        line = f"neighbors within {facts['request']['radius']:g}, {facts['request']['metric']}: "
-        line += f"{facts['edges']} edges, at most {facts['most_neighbors']} of a row"
-    if facts["request"].get("adaptive"):
-        line += (
-            f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
-        )
-    if "captured" in facts:
-        line += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
-        line += f"captured {100 * facts['captured']:.4g} %"
-    elif "relative_error" in facts:
-        line += f"; relative error {facts['relative_error']:.4g}"
-    elif "largest_residual" in facts:
-        line += f"; {residuals(facts)}"
-    elif facts.get("orthogonality") is not None:
-        line += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
-    return line
-
-
-def _sums(facts: dict[str, Any]) -> str:
-    """Text on kernel sums, and their error."""
-    line = f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
-    if facts["error_bound"] > 0:
-        line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}"
-    return line
-
-
-def _kind_of_rows(facts: dict[str, Any]) -> str:
-    """Kind of a result; for transformed rows, the kind of the result that they were transformed into."""
-    return str(facts["request"].get("of") if facts["kind"] == "transform" else facts["kind"])
-
-
-def _picture(facts: dict[str, Any]) -> str:
-    """Line of text on a graph of weights, or on its embedding."""
-    if facts["kind"] == "transform":
-        rows, k, of = facts["input"]["shape"][0], facts["request"]["k"], facts["request"]["of"]
-        if of in ("spectral", "diffusion_map"):
-            line = f"{rows} rows placed by {k} neighbors each among {facts['rows_of_the_fit']} rows of "
-            line += of.replace("_", " ")
-            return f"{line}; relative standard error {facts['standard_error']:.2g}"
-        return f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
-    if facts["kind"] == "fuzzy_graph":
-        beside = ", with targets" * ("targets" in facts["request"])
-        return f"fuzzy graph of {facts['request']['k']} neighbors{beside}: {facts['weights']} weights"
-    if facts["kind"] == "combine_graphs":
-        return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
-    rows = facts["input"]["shape"][0]
-    if facts["kind"] == "tsne":
-        line = (
-            f"tsne of {rows} rows in {facts['request']['n_components']} dimensions, {facts['steps']} steps; "
-        )
-        line += f"divergence {facts['kl_divergence']:.4f}, repulsion off by {facts['repulsion_error']:.1e}"
-        return line + _neighborhoods(facts)
-    if facts["kind"] != "umap":
-        passes, parts, error = (
-            facts[name] for name in ("passes", "connected_components", "largest_error_estimate")
-        )
-        line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in "
-        line += f"{facts['request']['n_components']} dimensions, "
-        line += f"{passes} pass{'es' * (passes != 1)} over the graph of {parts} component{'s' * (parts != 1)}"
-        return f"{line}; largest estimated error of an eigenvalue {error:.1e}" + _neighborhoods(facts)
-    losses = facts["edge_loss"], facts["pair_loss"]
-    line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
-    line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
-    return line + _neighborhoods(facts)
-
-
-def _effort(facts: dict[str, Any]) -> str:
-    """Text on the number of components and of passes."""
-    passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
-    return f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
-
-
-def _of_pairs(facts: dict[str, Any]) -> str:
-    """Text on the accuracy of kernel features (share of the trace that they leave out) or of kernel PCA.
-
-    Empty for other kinds of results.
-    """
-    if "trace_error" in facts:
-        return f"; leaves out {facts['trace_error']:.3g} of the trace"
-    if facts["kind"] != "kernel_pca":
-        return ""
-    return (
-        f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
-        f"{facts['explained_share']:.3g} of the trace"
-    )
-
-
-def _neighborhoods(facts: dict[str, Any]) -> str:
-    """Text on how well an embedding preserves neighborhoods; empty if not measured."""
-    if "trustworthiness" not in facts:
-        return ""
-    told = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
-    return f"; {', '.join(told)} by {facts['quality_rows']} rows and {facts['quality_k']} neighbors"
-
-
-def _paths(facts: dict[str, Any]) -> str:
-    """Line of text on an embedding by shortest paths, or on new rows in one."""
-    (rows, _), request = facts["input"]["shape"], facts["request"]
-    if facts["kind"] == "isomap":
-        line = f"isomap of {rows} rows in {request['n_components']} dimensions by {request['n_landmarks']} "
-        line += "landmarks"
-    else:
-        line = f"{rows} rows in {request['rank']} components of isomap"
-    error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-    line = f"{line}; residual variance {facts['residual_variance']:.3g}{error}"
-    return line + _neighborhoods(facts)
-
-
-def residuals(facts: dict[str, Any]) -> str:
-    """Text on the residuals and the orthogonality that a check has found."""
-    return (
-        f"largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
-        f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
-    )
+    facts, attempts = result.attrs, result.run.get("attempts") or [{}]
+    kind = facts["kind"]
+    return (METHODS[kind].headline if kind in METHODS else headline_of_factors)(facts, attempts[-1])
 
 
 def took(result: Result) -> list[str]:

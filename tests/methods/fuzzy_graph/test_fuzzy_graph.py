@@ -211,3 +211,8 @@ def test_weights_do_not_depend_on_the_unit_of_distances(make: Callable[[], Array
         )
     ratio = float(scaled.attrs["mean_distance"]) / 2.0**exponent
     assert abs(ratio - float(plain.attrs["mean_distance"])) < 1e-6 * ratio
+
+
+def test_an_array_of_a_result_names_no_variable_of_data() -> None:
+    graph = rf.fuzzy_graph(rf.knn(np.random.default_rng(0).random((40, 3)), 5))
+    assert "variable" not in str(graph.attrs["input"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import headline_of_share
 from rankfold.methods.knn.arguments import ALIASES, NAMES, Metric
 from rankfold.methods.registry import Input, Method, X
 
@@ -79,6 +80,7 @@ TRUSTWORTHINESS = Method(
     inputs=(X, EMBEDDING),
     loops="rankfold.methods.embedding.warm:warm_quality",
     edition=2,  # another sample of rows
+    headline=headline_of_share,
 )
 CONTINUITY = Method(
     "continuity",
@@ -88,6 +90,7 @@ CONTINUITY = Method(
     inputs=(X, EMBEDDING),
     loops="rankfold.methods.embedding.warm:warm_quality",
     edition=2,  # another sample of rows
+    headline=headline_of_share,
 )
 PRESERVATION = Method(
     "neighborhood_preservation",
@@ -96,4 +99,5 @@ PRESERVATION = Method(
     "rankfold.methods.embedding.preservation:preservation_task",
     inputs=(Input("first", ("knn",)), Input("second", ("knn",))),
     in_process=True,
+    headline=headline_of_share,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Input, Method
 
 ONE_SIDED = 1.0
@@ -90,6 +91,17 @@ class CombineArguments:
     )
 
 
+def _headline_of_graph(facts: Facts, attempt: Facts) -> str:
+    """Line on a graph of weights."""
+    targets = ", with targets" * ("targets" in facts["request"])
+    return f"fuzzy graph of {facts['request']['k']} neighbors{targets}: {facts['weights']} weights"
+
+
+def _headline_of_graphs(facts: Facts, attempt: Facts) -> str:
+    """Line on two graphs as one."""
+    return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
+
+
 FUZZY_GRAPH = Method(
     "fuzzy_graph",
     "Neighbors as a graph of weights between 0 and 1, as UMAP makes it.",
@@ -101,6 +113,7 @@ FUZZY_GRAPH = Method(
     arrays=("graph", "radius_data if radii"),
     in_process=True,
     loops="rankfold.methods.fuzzy_graph.warm:warm_weights",
+    headline=_headline_of_graph,
 )
 COMBINE_GRAPHS = Method(
     "combine_graphs",
@@ -115,4 +128,5 @@ COMBINE_GRAPHS = Method(
     matrices=("graph",),
     arrays=("graph", "radius_data?"),
     in_process=True,
+    headline=_headline_of_graphs,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts
 from rankfold.methods.knn.arguments import CORRELATION
 from rankfold.methods.registry import SEARCH, Method
 
@@ -24,6 +25,13 @@ class IndexArguments:
     seed: Annotated[int, Argument("key of the partitions", least=0, below=2**64)] = 0
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on the partitions of an index."""
+    largest = f"the largest of {facts['largest_partition']} rows"
+    line = f"index by {facts['method']}, {facts['request']['metric']}"
+    return f"{line}; {facts['partitions']} partitions, {largest}"
+
+
 INDEX = Method(
     "index",
     "Rows sorted by partition, in which knn finds neighbors of other rows.",
@@ -33,4 +41,5 @@ INDEX = Method(
     matrices=("rows", "ids", "centers"),
     arrays=("rows", "ids", "edges", "radii", "centers"),
     loops="rankfold.methods.index.warm:warm_index",
+    headline=headline,
 )

@@ -8,6 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
+from rankfold.methods.headline import Facts, dimensions, neighborhoods, unexplained
 from rankfold.methods.registry import LAYOUT, Input, Method
 
 LANDMARKS = ("farthest", "random")
@@ -50,6 +51,12 @@ class IsomapArguments:
     quality: Quality = None
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on an embedding by shortest paths."""
+    line = f"{dimensions(facts)} by {facts['request']['n_landmarks']} landmarks"
+    return f"{line}; {unexplained(facts)}{neighborhoods(facts)}"
+
+
 ISOMAP = Method(
     "isomap",
     "Rows in few dimensions, as far apart as along the graph of their neighbors.",
@@ -61,4 +68,5 @@ ISOMAP = Method(
     arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),
     in_process=True,
     loops="rankfold.methods.isomap.warm:warm_paths",
+    headline=headline,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts, effort
 from rankfold.methods.registry import Method
 from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
 
@@ -27,6 +28,13 @@ class KernelPcaArguments:
     seed: Seed = 0
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on components of a kernel, and their accuracy."""
+    error, share = facts["largest_error_estimate"], facts["explained_share"]
+    line = f"kernel_pca by {facts['method']}{effort(facts)}"
+    return f"{line}; largest estimated error {error:.1e}, {share:.3g} of the trace"
+
+
 KERNEL_PCA = Method(
     "kernel_pca",
     "Principal components of rows in the space of a kernel function, from all pairs of rows.",
@@ -37,4 +45,5 @@ KERNEL_PCA = Method(
     in_process=True,
     loops="rankfold.methods.similarity.warm:warm_similarities",
     edition=2,  # copies of repeated values are looked for
+    headline=headline,
 )

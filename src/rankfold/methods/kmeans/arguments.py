@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts, passes
 from rankfold.methods.registry import SEARCH, Method
 from rankfold.pipeline.law import WHOLE, Law
 
@@ -50,6 +51,14 @@ class KMeansArguments:
     ] = None
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on clusters, and on how far rows are from their centers."""
+    empty = facts["empty_clusters"]
+    line = f"kmeans by {facts['method']}, k {facts['request']['k']}, {passes(facts)}"
+    line += f"; inertia {facts['final_inertia']:.6g}"
+    return f"{line}, {empty} clusters without rows" if empty else line
+
+
 KMEANS = Method(
     "kmeans",
     "Clusters of rows around their means: labels, centers, counts, inertia.",
@@ -62,4 +71,5 @@ KMEANS = Method(
     growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",
+    headline=headline,
 )

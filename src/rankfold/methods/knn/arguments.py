@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Method
 
 CORRELATION = "correlation"
@@ -93,6 +94,20 @@ class KnnArguments:
     seed: Annotated[int, Argument("key of the partitions", least=0, below=2**64)] = 0
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on lists of neighbors: their recall, or the share of shortlists that needed no second look."""
+    line = f"knn by {facts['method']}, k {facts['request']['k']}, {facts['request']['metric']}"
+    if "recall_interval" in facts:
+        low, high = facts["recall_interval"]
+        what = "rounds" if "rounds" in facts else "probes"
+        effort = f"{facts[what]} {what if facts[what] != 1 else what[:-1]}"
+        recall = f"recall {facts['recall']:.4f}, from {low:.4f} to {high:.4f} by {facts['recall_rows']} rows"
+        return f"{line}, {effort}; {recall}"
+    if "certain" in attempt:
+        return f"{line}; {100 * attempt['certain']:.4g} % of shortlists were certain at once"
+    return line
+
+
 KNN = Method(
     "knn",
     "Nearest neighbors of every row, exactly: indices, distances, graph.",
@@ -103,4 +118,5 @@ KNN = Method(
     arrays=("distances", "indices", "graph"),
     growth="rankfold.methods.growth.lists:grow_lists",
     loops="rankfold.methods.knn.warm:warm_neighbors",
+    headline=headline,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts, headline_of_factors, neighborhoods, unexplained
 from rankfold.methods.registry import Input, Method, X
 from rankfold.pipeline.law import Law
 
@@ -40,6 +41,22 @@ class ReconstructArguments:
 EMBEDDINGS = ("umap", "tsne", "isomap", "spectral", "diffusion_map")
 """Methods whose embeddings accept new rows, placed by their neighbors among the embedded rows."""
 
+
+def _headline_of_rows(facts: Facts, attempt: Facts) -> str:
+    """Line on new rows in the components of a result, or in an embedding."""
+    rows, asked = facts["input"]["shape"][0], facts["request"]
+    if "residual_variance" in facts:
+        line = f"{rows} rows in {asked['rank']} components of isomap; {unexplained(facts)}"
+        return f"{line}{neighborhoods(facts)}"
+    if "rows_of_the_fit" in facts:
+        among = f"{facts['rows_of_the_fit']} rows of {asked['of'].replace('_', ' ')}"
+        line = f"{rows} rows placed by {asked['k']} neighbors each among {among}"
+        return f"{line}; relative standard error {facts['standard_error']:.2g}"
+    if "epochs" in facts:
+        return f"{rows} rows placed in a layout by {asked['k']} neighbors each, {facts['epochs']} epochs"
+    return headline_of_factors(facts, attempt)
+
+
 TRANSFORM = Method(
     "transform",
     "Coordinates of new rows in the components of a result, or in an embedding.",
@@ -56,6 +73,7 @@ TRANSFORM = Method(
         *(f"embedding if of={name}" for name in EMBEDDINGS),
     ),
     loops=f"{HOME}.transform:warm_transform",
+    headline=_headline_of_rows,
 )
 UPDATE = Method(
     "update",

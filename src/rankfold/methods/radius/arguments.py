@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts
 from rankfold.methods.knn.arguments import ALIASES, CORRELATION, HAVERSINE
 from rankfold.methods.registry import SEARCH, Method
 
@@ -42,6 +43,13 @@ class RadiusArguments:
     max_edges: Annotated[int, Argument("edges of a graph at most", least=1)] = MOST_EDGES
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on the edges of a graph."""
+    asked = facts["request"]
+    line = f"neighbors within {asked['radius']:g}, {asked['metric']}: {facts['edges']} edges"
+    return f"{line}, at most {facts['most_neighbors']} of a row"
+
+
 RADIUS = Method(
     "radius_neighbors",
     "All neighbors of every row within a radius, exactly: a graph, and how many each row has.",
@@ -51,4 +59,5 @@ RADIUS = Method(
     matrices=("graph",),
     arrays=("degrees", "graph"),
     loops="rankfold.methods.radius.warm:warm_radius",
+    headline=headline,
 )

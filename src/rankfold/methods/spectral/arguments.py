@@ -8,6 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
+from rankfold.methods.headline import Facts, dimensions, neighborhoods, passes
 from rankfold.methods.registry import LAYOUT, Input, Method
 from rankfold.pipeline.law import REAL, Law
 
@@ -60,6 +61,15 @@ ERRORS = {name: Law(("component",), REAL, 0, 10.0) for name in ("residuals", "er
 """Limits of stored errors. Eigenvalues of the Laplacian are between 0 and 2, those of the walk between -1 and
 1, and errors of both no larger; rounding may lead a little beyond."""
 
+
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on eigenvectors of a graph, and their accuracy."""
+    parts, error = facts["connected_components"], facts["largest_error_estimate"]
+    graph = f"the graph of {parts} component{'s' * (parts != 1)}"
+    line = f"{dimensions(facts)}, {passes(facts)} over {graph}"
+    return f"{line}; largest estimated error of an eigenvalue {error:.1e}{neighborhoods(facts)}"
+
+
 SPECTRAL = Method(
     "spectral",
     "Rows in few dimensions by the smallest eigenvectors of the Laplacian of their graph.",
@@ -73,6 +83,7 @@ SPECTRAL = Method(
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is
+    headline=headline,
 )
 
 DIFFUSION_MAP = Method(
@@ -88,4 +99,5 @@ DIFFUSION_MAP = Method(
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is
+    headline=headline,
 )

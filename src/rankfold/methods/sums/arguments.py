@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Method
 
 SOFTENED = ("gravity", "coulomb")
@@ -75,6 +76,14 @@ class DensityArguments:
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on kernel sums, and their error."""
+    line = f"{facts['kind']} by {facts['method']}, {facts['request']['kernel']}"
+    line += f"; {facts['pairs']} pairs and {facts['nodes']} nodes"
+    bound = facts["error_bound"]
+    return line + (f", error of 99 of 100 targets below {bound:.2g}" if bound > 0 else "")
+
+
 KERNEL_SUM = Method(
     "kernel_sum",
     "Sums of a kernel over all sources at every target, and forces: N bodies by a tree.",
@@ -84,6 +93,7 @@ KERNEL_SUM = Method(
     matrices=("forces",),
     arrays=("sums", "forces if forces"),
     loops="rankfold.methods.sums.warm:warm_sums",
+    headline=headline,
 )
 
 DENSITY = Method(
@@ -94,4 +104,5 @@ DENSITY = Method(
     topic=SEARCH,
     arrays=("log_density",),
     loops="rankfold.methods.sums.warm:warm_sums",
+    headline=headline,
 )

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rankfold.methods.argument import Argument, identity_of
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
+from rankfold.methods.headline import Facts, dimensions, neighborhoods
 from rankfold.methods.registry import LAYOUT, Input, Method
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
@@ -164,6 +165,12 @@ def _perplexities(asked: object) -> tuple[float, ...]:
     return values
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on an embedding and its divergence."""
+    quality = f"divergence {facts['kl_divergence']:.4f}, repulsion off by {facts['repulsion_error']:.1e}"
+    return f"{dimensions(facts)}, {facts['steps']} steps; {quality}{neighborhoods(facts)}"
+
+
 TSNE = Method(
     "tsne",
     "Rows in few dimensions, each with its neighbors in the neighborhood.",
@@ -175,4 +182,5 @@ TSNE = Method(
     arrays=("embedding", "history"),
     edition=3,  # with few rows, velocities and gains are reset after early steps
     loops="rankfold.methods.tsne.warm:warm_descent",
+    headline=headline,
 )

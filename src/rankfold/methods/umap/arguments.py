@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from rankfold.methods.argument import Argument, identity_of
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
+from rankfold.methods.headline import Facts, dimensions, neighborhoods
 from rankfold.methods.registry import LAYOUT, Input, Method
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
@@ -141,6 +142,12 @@ class UmapArguments:
         return {"kind": "umap", **identity_of(self)}
 
 
+def headline(facts: Facts, attempt: Facts) -> str:
+    """Line on a layout and its losses."""
+    losses = f"loss of edges {facts['edge_loss']:.4g}, of pairs {facts['pair_loss']:.4g}"
+    return f"{dimensions(facts)}, {facts['epochs']} epochs; {losses}{neighborhoods(facts)}"
+
+
 UMAP = Method(
     "umap",
     "Rows laid out in few dimensions by the graph of their neighbors.",
@@ -152,4 +159,5 @@ UMAP = Method(
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),
     loops="rankfold.methods.umap.warm:warm_layout",
     edition=2,  # each vertex takes its edges from another one on in every epoch
+    headline=headline,
 )

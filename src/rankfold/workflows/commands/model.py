@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
+from rankfold.methods.headline import residuals
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.registry import Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
@@ -18,7 +19,7 @@ from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.text import Lines, json_text, shell_words
 from rankfold.workflows.options import Json, arguments, command, output, place, view
 from rankfold.workflows.reporting import say, say_warning
-from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
+from rankfold.workflows.results import headline, is_unchanged, last_attempt, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:

@@ -130,7 +130,8 @@ def layout_of(
         "missing": (missing or "fill") if edition is None else "error",
         "version": version,
         "edition": edition,
-        "attributes": attributes_among(array.attrs, array.path),
+        # Arrays of a result are named by what they are, which is no name of data.
+        "attributes": attributes_among(array.attrs, array.path if edition is None else ""),
     }
 
 
