@@ -33,7 +33,7 @@ SPECTRA = {
     "flat within 10 %": 1 + 0.1 * np.linspace(1, -1, COLUMNS),
     "10, then 1.01 to 1": np.r_[10, np.linspace(1.01, 1, COLUMNS - 1)],
 }
-STEEP = {"0.8^i": np.maximum(0.8**INDEX, 1e-9), "i^-2": INDEX**-2}
+LEAST_RATIO = {"0.8^i": np.maximum(0.8**INDEX, 1e-9), "i^-2": INDEX**-2}
 
 
 def matrices(spectra: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -68,7 +68,7 @@ def single_pass_table() -> list[str]:
         "| spectrum | best | `sketch` | as estimated | its values | one pass of `krylov` | its values |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, x, s in matrices(STEEP | SPECTRA):
+    for name, x, s in matrices(LEAST_RATIO | SPECTRA):
         norm, cells = np.linalg.norm(s), [f"{np.linalg.norm(s[RANK:]) / np.linalg.norm(s):.1e}"]
         for method in ("sketch", "krylov"):
             result = rf.svd(x, RANK, solver=method, passes=1)

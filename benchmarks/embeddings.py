@@ -34,7 +34,7 @@ import numpy as np
 
 K = 14
 SAMPLE_ROWS = 5000
-TURNS = 2
+MOST_RETRIES = 2
 MEMORY = "2GiB"
 Array = np.ndarray[Any, Any]
 Stages = dict[str, float]
@@ -168,7 +168,7 @@ def fashion(images: Path) -> dict[str, Any]:
             "umap-learn, seeded": (seeded_umap_learn, (folder / "x.npy",)),
         }
         found: dict[str, list[dict[str, Any]]] = {label: [] for label in systems}
-        for turn in range(TURNS):
+        for turn in range(MOST_RETRIES):
             for label, (call, arguments) in systems.items():
                 for old in folder.glob("*.zarr*"):
                     shutil.rmtree(old)

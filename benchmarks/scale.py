@@ -39,8 +39,8 @@ from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.processes import scheduler_options, scheduler_settings
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.durability import Background, FilePolicy
 from rankfold.pipeline.engine.fold import Fold
-from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import anonymous_bytes, watched_memory
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -208,7 +208,7 @@ def slept(
     """One sweep by the engine, and what it took."""
     background = Background()
     where = (folder.state, folder.scratch, folder.result)
-    keeping = Keeping(True, True, where, background)
+    keeping = FilePolicy(True, True, where, background)
     run = Run(*where, scheduler, 1, 1, at_once=workers, keeping=keeping)
     name, before = each.sweep.name, calls.counts.copy()
     cpu, loop = time.process_time(), clock.read()

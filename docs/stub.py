@@ -28,7 +28,7 @@ from rankfold._version import __version__
 TYPES = {
     "rankfold.api.functions.embedding_quality": ("Quality",),
     "rankfold.api.functions.models": ("Matrix",),
-    "rankfold.api.where": ("Growable", "OfMatrix", "Where"),
+    "rankfold.api.where": ("GrowOptions", "MatrixOptions", "RunOptions"),
     "rankfold.pipeline.engine.run": ("Progress",),
 }
 """Types that signatures name, by module."""

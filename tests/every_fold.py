@@ -19,7 +19,7 @@ from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.narrow import NarrowGram, NarrowR
+from rankfold.methods.parts.scratch_gram import NarrowGram, NarrowR
 from rankfold.methods.parts.sparse_panels import SparseStatistics
 from rankfold.methods.svd.completion.completion import Completion
 from rankfold.methods.svd.completion.low_rank_model import as_arrays, row_model

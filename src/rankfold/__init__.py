@@ -81,7 +81,7 @@ __all__ = sorted(["__version__", *_HOMES])
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        return _theirs(name)
+        return _plugin_function(name)
     import importlib
 
     importlib.import_module("rankfold.methods")  # which say what results are
@@ -91,7 +91,7 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _theirs(name: str) -> Any:
+def _plugin_function(name: str) -> Any:
     """The function of a method that another package adds."""
     if not name.startswith("_"):
         from rankfold.methods.registry import METHODS

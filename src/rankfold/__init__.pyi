@@ -12,7 +12,7 @@ from rankfold.api.functions.embedding_quality import Quality
 from rankfold.api.functions.models import Matrix
 from rankfold.api.matrices import import_array
 from rankfold.api.matrices import open_matrix as open
-from rankfold.api.where import Growable, OfMatrix, Where
+from rankfold.api.where import GrowOptions, MatrixOptions, RunOptions
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.storage.result import Result, open_result
@@ -58,7 +58,7 @@ __all__ = [
 def check(
     result: Result | str | Path,
     x: object,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def combine_graphs(
     first: Result | str | Path,
@@ -66,7 +66,7 @@ def combine_graphs(
     *,
     rule: str = "intersection",
     weight: float = 0.5,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def continuity(
     x: object,
@@ -94,7 +94,7 @@ def density(
     weights: object = None,
     tol: float = 0.0001,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def diffusion_map(
     neighbors: object,
@@ -109,7 +109,7 @@ def diffusion_map(
     min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def fuzzy_graph(
     neighbors: Result | str | Path,
@@ -121,7 +121,7 @@ def fuzzy_graph(
     target_metric: str = "categorical",
     target_weight: float = 0.5,
     radii: bool = False,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def index(
     x: object,
@@ -129,7 +129,7 @@ def index(
     metric: str = "euclidean",
     partition_rows: int | None = None,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def isomap(
     neighbors: object,
@@ -144,7 +144,7 @@ def isomap(
     metric: str | None = None,
     min_recall: float | None = None,
     quality: object = None,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def kernel_pca(
     x: object,
@@ -157,7 +157,7 @@ def kernel_pca(
     tol: float = 1e-08,
     passes: int = 200,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def kernel_sum(
     x: object,
@@ -170,7 +170,7 @@ def kernel_sum(
     forces: bool = True,
     tol: float = 0.001,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def kmeans(
     x: object,
@@ -183,7 +183,7 @@ def kmeans(
     seed: int = 0,
     batch_rows: int | None = None,
     weights: object = None,
-    **where: Unpack[Growable],
+    **where: Unpack[GrowOptions],
 ) -> Result: ...
 def knn(
     x: object,
@@ -199,7 +199,7 @@ def knn(
     min_recall: float | None = None,
     partition_rows: int | None = None,
     seed: int = 0,
-    **where: Unpack[Growable],
+    **where: Unpack[GrowOptions],
 ) -> Result: ...
 def neighborhood_preservation(
     first: Result | str | Path,
@@ -226,7 +226,7 @@ def nmf(
     time_limit: float = 0.0,
     passes: int | None = None,
     seed: int = 0,
-    **where: Unpack[Growable],
+    **where: Unpack[GrowOptions],
 ) -> Result: ...
 def nystroem(
     x: object,
@@ -238,7 +238,7 @@ def nystroem(
     coef0: float = 1.0,
     landmarks: str = "kmeans",
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def pca(
     x: object,
@@ -255,7 +255,7 @@ def pca(
     with_rows: bool = True,
     precision: str | None = None,
     missing: str = "raise",
-    **where: Unpack[Growable],
+    **where: Unpack[GrowOptions],
 ) -> Result: ...
 def qr(
     x: object,
@@ -263,7 +263,7 @@ def qr(
     passes: int | None = None,
     seed: int = 0,
     with_rows: bool = True,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def radius_neighbors(
     x: object,
@@ -273,7 +273,7 @@ def radius_neighbors(
     metric: str = "euclidean",
     box: str | float | Sequence[float] | None = None,
     max_edges: int = 10000000000,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def reconstruct(
     result: Result | str | Path,
@@ -281,7 +281,7 @@ def reconstruct(
     rank: int | None = None,
     row_range: slice | None = None,
     physical: bool = False,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Matrix: ...
 def spectral(
     neighbors: object,
@@ -294,7 +294,7 @@ def spectral(
     min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def svd(
     x: object,
@@ -308,12 +308,12 @@ def svd(
     with_rows: bool = True,
     precision: str | None = None,
     missing: str = "raise",
-    **where: Unpack[Growable],
+    **where: Unpack[GrowOptions],
 ) -> Result: ...
 def transform(
     result: Result | str | Path,
     x: object,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...
 def trustworthiness(
     x: object,
@@ -351,7 +351,7 @@ def tsne(
     min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def umap(
     neighbors: object,
@@ -375,12 +375,12 @@ def umap(
     min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
-    **where: Unpack[Where],
+    **where: Unpack[RunOptions],
 ) -> Result: ...
 def update(
     result: Result | str | Path,
     x: object,
     *,
     rank: int | None = None,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[MatrixOptions],
 ) -> Result: ...

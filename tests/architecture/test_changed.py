@@ -50,7 +50,7 @@ def test_whoever_uses_a_file_sees_its_change(file: str, test: str) -> None:
 
 
 def test_a_change_of_one_corner_is_seen_by_few() -> None:
-    for file in ("estimators/clusters.py", "workflows/operations/holder.py", "methods/isomap/isomap.py"):
+    for file in ("estimators/clusters.py", "workflows/operations/lock_owner.py", "methods/isomap/isomap.py"):
         assert len(changed.tests_of([f"src/rankfold/{file}"])) <= FEW
     assert changed.tests_of(["CHANGELOG.md"]) == ["tests/architecture", "tests/packaging"]
     assert changed.tests_of(["tests/methods/nmf/test_sparse_factors.py"]) == [

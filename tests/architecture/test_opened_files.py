@@ -48,7 +48,7 @@ EXCEPTIONS = {
     "cluster/doctor/local.py file_system": "/proc",
     "pipeline/engine/control_groups.py _content": "/proc and /sys",
     "pipeline/engine/memory.py _field": "/proc",
-    "workflows/operations/holder.py command": "/proc",
+    "workflows/operations/lock_owner.py command": "/proc",
     "workflows/reporting.py report_errors": "/dev/null",
     "pipeline/durable.py flush": "folders are flushed as well; opened without waiting",
     "pipeline/storage/temporary.py _lock_folder": "a folder, and nothing else",

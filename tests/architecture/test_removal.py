@@ -44,7 +44,7 @@ CALLERS = {
     "pipeline/storage/scratch.py": "a matrix in the scratch of a run",
     "pipeline/storage/temporary.py": "temporary folders of dead programs of this host",
     "workflows/flows/retention/earlier.py": "earlier results that its list knows by their digest",
-    "workflows/operations/ending.py": "its note of a job that never began",
+    "workflows/operations/cancel.py": "its note of a job that never began",
     "workflows/patches.py": "patches of the demo that it wrote",
 }
 """Modules that remove something, and what."""

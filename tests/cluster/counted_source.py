@@ -19,7 +19,7 @@ from rankfold.pipeline.engine import fold as read_ahead
 # Workers take the source apart and load this module with it. Nothing is read ahead there, so every read is
 # a panel that is folded.
 assert "pytest" not in sys.modules, "folded_again is in drivers.py"
-read_ahead.LOOK_ANEW = 1
+read_ahead.PANELS_BETWEEN_PROBES = 1
 
 
 @dataclass(frozen=True, slots=True)

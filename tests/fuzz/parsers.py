@@ -112,6 +112,7 @@ def _parts(folder: Path) -> None:
 
 def _records(folder: Path) -> None:
     from rankfold.workflows.operations.logs import find_logs
+    from rankfold.workflows.operations.running import find_work
     from rankfold.workflows.operations.status import (
         job_facts,
         job_lines,
@@ -119,7 +120,6 @@ def _records(folder: Path) -> None:
         standings,
         status_table,
     )
-    from rankfold.workflows.operations.whereabouts import find_work
     from rankfold.workflows.reports import tables
     from rankfold.workflows.reports.measures import report_facts
     from rankfold.workflows.reports.run_page import subject

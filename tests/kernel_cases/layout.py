@@ -15,7 +15,7 @@ from kernel_cases.case import (
 )
 
 from rankfold.kernels.grid.nodes import Lattice
-from rankfold.kernels.layout.descent import Descent, Motion, Pulls
+from rankfold.kernels.layout.descent import Affinities, Descent, Motion
 from rankfold.kernels.layout.forces import (
     Density,
     Edges,
@@ -128,7 +128,7 @@ def descent_case(shape: tuple[int, int], dtype: str, *, measure: bool = False) -
     now = Descent(12.0, 0.1, 0.01, 0.8, 0.3)
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
-        pulls = Pulls(a["pointers"], a["neighbors"], a["weights"])
+        pulls = Affinities(a["pointers"], a["neighbors"], a["weights"])
         if measure:
             out = apart(xp.zeros((shape[0], 2), np.float32), xp)
             assert body(a["positions"], 2, pulls, a["push"], descent=now, out=out) is None

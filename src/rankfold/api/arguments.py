@@ -27,7 +27,7 @@ from rankfold.pipeline.text import shell_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-OURS: dict[str, tuple[str, ...]] = {
+FOREIGN_NAMES: dict[str, tuple[str, ...]] = {
     "A": ("x",),
     "X": ("x",),
     "X_embedded": ("embedding",),
@@ -114,7 +114,7 @@ def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]
             continue
         if name in ("rows", "row_axes") and "with_rows" in names and not isinstance(value, bool):
             raise ArgumentError(f"{title} takes no {name}{_axes_hint(value)}")
-        ours = [each for each in OURS.get(name, ()) if each in names]
+        ours = [each for each in FOREIGN_NAMES.get(name, ()) if each in names]
         ours = ours or difflib.get_close_matches(name, names, 1)
         if ours == ["rank"] and "tol" in names and (share := share_as_tol(value)):
             raise ArgumentError(f"{title} takes no {name}: {share}")

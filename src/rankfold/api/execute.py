@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rankfold.api.finished import finished_result, result_that_came
 from rankfold.api.identity import difference_of_runs
-from rankfold.api.where import Growable, Where
+from rankfold.api.where import GrowOptions, RunOptions
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.growth.growth import grow
@@ -26,7 +26,7 @@ from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.absence import REFUSAL, Absence
 from rankfold.pipeline.data.source import MOST_FILES, Source
-from rankfold.pipeline.engine.keeping import Background, Keeping
+from rankfold.pipeline.engine.durability import Background, FilePolicy
 from rankfold.pipeline.engine.memory import bound_heaps, watched_memory
 from rankfold.pipeline.engine.run import Progress, Run, values_in
 from rankfold.pipeline.engine.scheduler import Scheduler
@@ -57,13 +57,13 @@ class RankfoldWarning(UserWarning):
         super().__init__(*(printable(value) if isinstance(value, str) else value for value in values))
 
 
-def run(task: Task, where: Growable | Where) -> Result:
+def run(task: Task, where: GrowOptions | RunOptions) -> Result:
     """Run a task with the options of a caller, such as the place of execution; returns its result."""
     executor = executor_of(where)
     out, overwrite, grows = (
         where.get("out"),
         where.get("overwrite", False),
-        cast("Growable", where).get("grows"),
+        cast("GrowOptions", where).get("grows"),
     )
     if grows is not None:
         if out is None:
@@ -82,7 +82,7 @@ def run(task: Task, where: Growable | Where) -> Result:
     )
 
 
-def executor_of(where: Where) -> Executor:
+def executor_of(where: RunOptions) -> Executor:
     """The executor that a caller chose by the options of the place of execution."""
     return choose_executor(
         cluster=where.get("cluster"),
@@ -363,7 +363,7 @@ def _work(
     where = (folder.state, folder.scratch, folder.result)
     at_once = plan.concurrency * executor.budget.workers
     background, edition = Background(), edition_of(task.request()["kind"])
-    keeping = Keeping(folder.resumable, executor.is_remote, where, background)
+    keeping = FilePolicy(folder.resumable, executor.is_remote, where, background)
     try:
         while True:
             run = Run(

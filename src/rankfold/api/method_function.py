@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import ARGUMENTS, Growable, OfMatrix, Where, opened
+from rankfold.api.where import ARGUMENTS, GrowOptions, MatrixOptions, RunOptions, opened
 from rankfold.api.where import parameters as where_parameters
 from rankfold.methods.argument import RESULT_TYPES, Parameter
 from rankfold.methods.registry import Method, X
@@ -27,8 +27,8 @@ def method_function(
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Decorator of a function that takes the inputs of a method by position, and all else by name.
 
-    The public function has the signature of the method, without the arguments of ``Where`` that ``without``
-    names; some arguments may be given by position, as their declarations say.
+    The public function has the signature of the method. ``without`` names arguments of ``RunOptions`` that it
+    lacks. Some arguments may be given by position, as their declarations say.
     """
     signature = _signature(method, without)
 
@@ -74,9 +74,9 @@ def run_method(method: Method, inputs: Sequence[object], arguments: Mapping[str,
     return run(method.task(*ready, **options_of(arguments)), where)
 
 
-def where_of(arguments: Mapping[str, Any]) -> Growable:
+def where_of(arguments: Mapping[str, Any]) -> GrowOptions:
     """Those arguments that say where a method runs and how its matrix is opened."""
-    return cast("Growable", {name: value for name, value in arguments.items() if name in ARGUMENTS})
+    return cast("GrowOptions", {name: value for name, value in arguments.items() if name in ARGUMENTS})
 
 
 def options_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def options_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def takes_of(method: Method) -> type:
     """Class that declares the arguments that the function of a method has beside those of the method."""
     if method.growth:
-        return Growable
-    return OfMatrix if X in method.inputs else Where
+        return GrowOptions
+    return MatrixOptions if X in method.inputs else RunOptions
 
 
 def _signature(method: Method, without: Collection[str]) -> inspect.Signature:

@@ -12,11 +12,11 @@ from rankfold.methods.argument import Argument
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rankfold.pipeline.data.picks import Selection
+    from rankfold.pipeline.data.index_selection import Selection
     from rankfold.pipeline.data.stacked import Rows
     from rankfold.pipeline.engine.run import Progress
     from rankfold.pipeline.formats import Mask
-    from rankfold.pipeline.prepare.words import Prepare
+    from rankfold.pipeline.prepare.parse import Prepare
 
 VIEW = (
     *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
@@ -25,7 +25,7 @@ VIEW = (
 """Arguments of ``rankfold.open`` that functions with a matrix as input have too."""
 
 
-class Where(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """Place of execution of a task, and path of its result. Flags are False by default, all others None."""
 
     memory: Annotated[
@@ -101,8 +101,8 @@ class Where(TypedDict, total=False):
     ]
 
 
-class OfMatrix(Where, total=False):
-    """Arguments of ``Where``, and those of ``rankfold.open`` by which the input is opened."""
+class MatrixOptions(RunOptions, total=False):
+    """Arguments of ``RunOptions``, and those of ``rankfold.open`` by which the input is opened."""
 
     row_axes: Annotated[
         "Rows",
@@ -184,8 +184,8 @@ class OfMatrix(Where, total=False):
     ]
 
 
-class Growable(OfMatrix, total=False):
-    """Arguments of ``OfMatrix``, for methods that continue an earlier result: see ``docs/growing.md``."""
+class GrowOptions(MatrixOptions, total=False):
+    """Arguments of ``MatrixOptions``, for methods that continue an earlier result: ``docs/growing.md``."""
 
     grows: Annotated[
         "str | None",
@@ -198,7 +198,7 @@ class Growable(OfMatrix, total=False):
     ]
 
 
-def opened(x: object, where: OfMatrix) -> object:
+def opened(x: object, where: MatrixOptions) -> object:
     """The matrix as it is, or opened with the arguments of ``rankfold.open`` that are
     given, such as ``prepare``.
     """
@@ -214,7 +214,7 @@ def opened(x: object, where: OfMatrix) -> object:
 def signature_of(function: Any) -> inspect.Signature:
     """Signature of a function with the declared arguments in place of ``**where``."""
     own = inspect.signature(function)
-    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix, Growable)}
+    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (RunOptions, MatrixOptions, GrowOptions)}
     for each in own.parameters.values():
         if each.annotation in kinds:
             others = [one for one in own.parameters.values() if one is not each]
@@ -244,6 +244,6 @@ def kind_of(annotation: Any) -> str:
 
 
 ARGUMENTS: dict[str, Argument] = {
-    name: get_args(annotation)[1] for name, annotation in Growable.__annotations__.items()
+    name: get_args(annotation)[1] for name, annotation in GrowOptions.__annotations__.items()
 }
 """The declared arguments by name, with their descriptions."""

@@ -29,14 +29,14 @@ except ImportError as error:
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.density import KernelDensity
 from rankfold.estimators.docstrings import explain
-from rankfold.estimators.embeddings.descents import TSNE
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
-from rankfold.estimators.embeddings.layouts import UMAP
+from rankfold.estimators.embeddings.tsne import TSNE
+from rankfold.estimators.embeddings.umap import UMAP
 from rankfold.estimators.incremental import IncrementalPCA
-from rankfold.estimators.kernels.components import KernelPCA
 from rankfold.estimators.kernels.fourier import RBFSampler
-from rankfold.estimators.kernels.landmarks import Nystroem
+from rankfold.estimators.kernels.kernel_pca import KernelPCA
+from rankfold.estimators.kernels.nystroem import Nystroem
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF

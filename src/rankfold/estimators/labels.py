@@ -24,7 +24,7 @@ from rankfold.pipeline.data.named_objects import names_along
 from rankfold.pipeline.data.names import find_places
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import is_cells, matrix_of_cells
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.open_files import library
 
 E = TypeVar("E", bound=type[Any])
 

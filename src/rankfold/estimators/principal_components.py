@@ -19,12 +19,12 @@ from rankfold.estimators.samples import (
     arpack_solver,
     coordinates,
     forget_names,
+    ignore_rounding_warnings,
     in_own_words,
     is_large,
     require_plain_output,
     store_components,
     tolerance,
-    unasked_of_rounding,
     weighted,
     weights_of,
     words_of_components,
@@ -197,7 +197,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             rank, every, tol = None, False, min(float(1 - self.n_components) ** 0.5, 1 - 1e-12)
             method = "auto" if self.svd_solver == "auto" else method
         words = words_of_components("iterated_power" if self.svd_solver == "randomized" else None)
-        with in_own_words(words), unasked_of_rounding(self.tol):
+        with in_own_words(words), ignore_rounding_warnings(self.tol):
             self.result_ = rankfold.pca(
                 x if weights is None else weighted(x, weights),
                 rank,

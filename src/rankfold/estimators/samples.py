@@ -57,7 +57,7 @@ def tolerance(tol: float, solver: str) -> float:
 
 
 @contextmanager
-def unasked_of_rounding(tol: float) -> Iterator[None]:
+def ignore_rounding_warnings(tol: float) -> Iterator[None]:
     """Silence warnings about errors due to rounding alone, if the user gave no tolerance that they exceed."""
     with warnings.catch_warnings():
         if not tol:

@@ -21,11 +21,11 @@ from rankfold.estimators.samples import (
     MOST_PASSES,
     arpack_solver,
     forget_names,
+    ignore_rounding_warnings,
     in_own_words,
     is_large,
     require_plain_output,
     tolerance,
-    unasked_of_rounding,
     weighted,
     weights_of,
     words_of_components,
@@ -125,7 +125,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         if self.algorithm == "arpack":
             solver = arpack_solver(x, rank, self.memory)
         words = words_of_components("n_iter" if self.algorithm == "randomized" else None)
-        with in_own_words(words), unasked_of_rounding(self.tol):
+        with in_own_words(words), ignore_rounding_warnings(self.tol):
             self.result_ = rankfold.pca(
                 x if weights is None else weighted(x, weights, center=False),
                 rank,

@@ -2,7 +2,7 @@
 
 A message names an argument both ways, ``memory='2GiB' (--memory 2GiB)``. A reader is shown one of them:
 ``str`` of an error and warnings show the form of ``in_python``, commands print that of ``in_command``. Keys
-of workflows are derived from the options, in ``rankfold.workflows.wording``.
+of workflows are derived from the options, in ``rankfold.workflows.messages``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ library      example workflows
 
 cli          the command line
 options      options that commands share
-wording      messages that name options as keys of a workflow file; aligned tables
+messages     messages that name options as keys of a workflow file; aligned tables
 results      final lines that commands and stages print
 reporting    how a command ends: messages, exit codes, signals
 demo         patches of two photographs, from pixels to pictures of their components

@@ -131,11 +131,11 @@ def quoting_words() -> Iterator[None]:
     except usage_error as error:
         vars(error)["message"] = printable(error.message)
         if getattr(error, "option_name", None) and error.ctx is not None:
-            from rankfold.api.arguments import OURS
+            from rankfold.api.arguments import FOREIGN_NAMES
 
             options = {option for each in error.ctx.command.params for option in each.opts}
             name = error.option_name.strip("-").replace("-", "_")
-            ours = [f"--{each.replace('_', '-')}" for each in OURS.get(name, ())]
+            ours = [f"--{each.replace('_', '-')}" for each in FOREIGN_NAMES.get(name, ())]
             error.possibilities = [each for each in ours if each in options] or error.possibilities
             if any(
                 "-- COMMAND" in (getattr(each, "metavar", None) or "") for each in error.ctx.command.params

@@ -19,7 +19,7 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.mpi import others, rendezvous
+from rankfold.cluster.mpi import rendezvous, worker
 from rankfold.cluster.mpi.numbers import VARIABLES, process_numbers
 from rankfold.workflows.cli import app
 
@@ -154,28 +154,28 @@ def test_a_wrong_command_is_told_by_the_first_alone(
 def test_what_an_earlier_launch_has_left_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(worker, "WAIT_SECONDS", 1.0)
     folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
     (folder / rendezvous.BEAT).write_text(json.dumps({"beat": "old"}))
     rendezvous.call_workers(folder, ["touch", str(tmp_path / "started")], {}, logs=tmp_path, workers=1)
     with pytest.raises(rf.RankfoldError, match=r"silent since 1 s: was it killed\?"):
-        others.serve(folder, 1)
+        worker.serve(folder, 1)
     assert not (tmp_path / "started").exists()
 
 
 def test_a_first_process_that_falls_silent_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "SILENCE_SECONDS", 5.0)
-    monkeypatch.setattr(others, "END_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "SILENCE_SECONDS", 5.0)
+    monkeypatch.setattr(worker, "END_SECONDS", 0.5)
     beats = iter(["old", "new"])
-    monkeypatch.setattr(others, "read_beat", lambda folder: next(beats, "new"))
+    monkeypatch.setattr(worker, "read_beat", lambda folder: next(beats, "new"))
     folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
     command = ["sh", "-c", "echo $$ >$PID_FILE; exec sleep 600"]
     settings = {"PID_FILE": str(tmp_path / "pid")}
     rendezvous.call_workers(folder, command, settings, logs=tmp_path, workers=1)
     with pytest.raises(rf.RankfoldError, match="the first process of this launch is silent"):
-        others.serve(folder, 1)
+        worker.serve(folder, 1)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
 
@@ -185,6 +185,6 @@ def test_a_folder_where_others_write_is_not_believed(tmp_path: Path, monkeypatch
     folder.mkdir()
     folder.chmod(0o777)
     beats = iter(["old"])
-    monkeypatch.setattr(others, "read_beat", lambda folder: next(beats, "new"))
+    monkeypatch.setattr(worker, "read_beat", lambda folder: next(beats, "new"))
     with pytest.raises(rf.RankfoldError, match="others may write there"):
-        others.serve(folder, 1)
+        worker.serve(folder, 1)

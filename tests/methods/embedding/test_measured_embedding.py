@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import rankfold as rf
-from rankfold.methods.embedding import measured
+from rankfold.methods.embedding import quality_chain
 
 Array = npt.NDArray[Any]
 
@@ -44,7 +44,7 @@ def test_a_sample_tells_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -
     start = rf.umap(graph, n_epochs=30)
     exact = rf.umap(graph, n_epochs=1, learning_rate=0.0, init=start, quality=x).attrs
     monkeypatch.setattr("rankfold.methods.embedding.quality_request.DEFAULT_ROWS", 200)
-    monkeypatch.setattr(measured, "BLOCK", 1000)  # some rows at a time
+    monkeypatch.setattr(quality_chain, "BLOCK", 1000)  # some rows at a time
     names = ("trustworthiness", "continuity", "preservation")
     off = []
     for seed in range(8):  # of one layout, other samples
@@ -58,16 +58,16 @@ def test_the_same_embedding_lies_on_disk(tmp_path: Path) -> None:
     x = points()
     lists = rf.knn(x, 9, out=tmp_path / "knn.zarr")
     plain = rf.umap(lists, n_epochs=9, out=tmp_path / "plain.zarr")
-    result = rf.umap(lists, n_epochs=9, out=tmp_path / "measured.zarr", quality=x)
+    result = rf.umap(lists, n_epochs=9, out=tmp_path / "quality_chain.zarr", quality=x)
     assert result.embedding[...].tobytes() == plain.embedding[...].tobytes()
-    assert (tmp_path / "measured.zarr" / "embedding" / "zarr.json").read_bytes() == (
+    assert (tmp_path / "quality_chain.zarr" / "embedding" / "zarr.json").read_bytes() == (
         tmp_path / "plain.zarr" / "embedding" / "zarr.json"
     ).read_bytes()
     attempt = result.run["attempts"][-1]
     assert attempt["measured_bytes"] <= attempt["planned_bytes"]
-    assert rf.umap(lists, n_epochs=9, out=tmp_path / "measured.zarr", quality=x).run == result.run
+    assert rf.umap(lists, n_epochs=9, out=tmp_path / "quality_chain.zarr", quality=x).run == result.run
     with pytest.raises(rf.RankfoldError, match="contents of quality"):
-        rf.umap(lists, n_epochs=9, out=tmp_path / "measured.zarr", quality=x + 1)
+        rf.umap(lists, n_epochs=9, out=tmp_path / "quality_chain.zarr", quality=x + 1)
 
 
 def test_few_rows_have_as_many_neighbors_as_there_can_be() -> None:
@@ -103,7 +103,7 @@ def test_other_embeddings_are_measured_too(make: Any, asked: dict[str, Any], tmp
     x = points()
     lists = rf.knn(x, 9, out=tmp_path / "knn.zarr")
     plain = make(lists, **asked, out=tmp_path / "plain.zarr")
-    result = make(lists, **asked, quality=x, out=tmp_path / "measured.zarr")
+    result = make(lists, **asked, quality=x, out=tmp_path / "quality_chain.zarr")
     assert set(result) == set(plain)
     for name in plain:
         assert result[name][...].tobytes() == plain[name][...].tobytes()

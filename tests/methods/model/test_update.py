@@ -16,7 +16,7 @@ from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.methods.model.summary import Summary, merge_summaries
-from rankfold.methods.model.update import CRUDE
+from rankfold.methods.model.update import UNTRUSTED_ERROR
 
 Array = npt.NDArray[Any]
 
@@ -152,11 +152,11 @@ def test_a_crude_result_has_crude_residuals() -> None:
 def test_values_of_which_one_is_crude_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((600, 40)) * np.append([30.0] * 3, np.linspace(3, 1, 37))
     fit = rf.pca(x[:300], 6, solver="subspace", passes=2, tol=1e-9, with_rows=False)
-    assert fit.error_estimates.min() <= CRUDE < fit.error_estimates.max()
+    assert fit.error_estimates.min() <= UNTRUSTED_ERROR < fit.error_estimates.max()
     found = rf.update(fit, x[300:])
-    monkeypatch.setattr("rankfold.methods.model.update.CRUDE", 0.0)
+    monkeypatch.setattr("rankfold.methods.model.update.UNTRUSTED_ERROR", 0.0)
     np.testing.assert_array_equal(found.error_estimates, rf.update(fit, x[300:]).error_estimates)
-    monkeypatch.setattr("rankfold.methods.model.update.CRUDE", 1.0)
+    monkeypatch.setattr("rankfold.methods.model.update.UNTRUSTED_ERROR", 1.0)
     assert (found.error_estimates > rf.update(fit, x[300:]).error_estimates).any()
 
 

@@ -14,7 +14,7 @@ import rankfold as rf
 from rankfold.methods.nystroem.arguments import LANDMARKS
 from rankfold.methods.nystroem.sampled import sampled_error
 from rankfold.methods.similarity import features
-from rankfold.methods.similarity.place import similar_rows_task
+from rankfold.methods.similarity.transform import similar_rows_task
 from rankfold.pipeline.engine import blocks
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.storage.scratch import NOWHERE

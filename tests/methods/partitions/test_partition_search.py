@@ -21,7 +21,7 @@ import rankfold as rf
 from rankfold.methods.partitions import layout, rounds
 from rankfold.methods.partitions.layout import Layout
 from rankfold.methods.partitions.recall import recall_of
-from rankfold.methods.partitions.visits.search import Meetings
+from rankfold.methods.partitions.refinement.search import Meetings
 from rankfold.pipeline.errors import InputError, NonFiniteError
 from rankfold.pipeline.formats import open_source
 

@@ -23,7 +23,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import write_small
 
@@ -62,7 +62,7 @@ class Powers(OverPanels):
         return {"sums": Sum((self.arguments.powers, self.panels.view.short)), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of the powers of a grain."""
         return 3 * 8 * self.panels.view.short * self.cut.grain_rows
 
@@ -98,7 +98,7 @@ class ColumnSums:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the one pass."""
         (rows, columns), powers = self.source.shape, self.arguments.powers
-        outline = Outline(
+        outline = TaskFacts(
             kind="column_sums",
             method="exact",
             source=self.source,

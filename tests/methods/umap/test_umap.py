@@ -19,8 +19,8 @@ from sklearn.manifold import trustworthiness
 
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
-from rankfold.methods.umap.apart import boxes
 from rankfold.methods.umap.arguments import UMAP, UmapArguments
+from rankfold.methods.umap.component_boxes import boxes
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
 from rankfold.methods.umap.losses import edge_loss

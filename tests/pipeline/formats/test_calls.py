@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from stores import read
 
 import rankfold as rf
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 

@@ -16,7 +16,7 @@ from reference import same_bytes
 from stores import read
 
 import rankfold as rf
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.source import compressed
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.plots.row_columns import open_column

@@ -19,7 +19,7 @@ import rankfold as rf
 from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.data.source import Source, absence_of
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.formats import handles as libraries
+from rankfold.pipeline.formats import open_files as libraries
 from rankfold.pipeline.formats import open_source
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install h5py")

@@ -17,7 +17,7 @@ from stores import COLUMNS, ROWS, numbers, read, zarr_store
 
 import rankfold as rf
 from rankfold.pipeline.data import dtypes
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array

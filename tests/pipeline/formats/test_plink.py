@@ -14,7 +14,7 @@ from stores import read
 
 import rankfold as rf
 from rankfold.pipeline.data.describe import describe
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import ChunkError, InputError, NonFiniteError, SourceNotFoundError
 from rankfold.pipeline.formats import open_source
 

@@ -22,7 +22,7 @@ from zarr.codecs import BloscCodec, GzipCodec
 from zarr.storage import ObjectStore
 
 import rankfold as rf
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError, UnreachableError
 from rankfold.pipeline.formats import open_source, remote

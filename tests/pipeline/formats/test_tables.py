@@ -14,7 +14,7 @@ import pytest
 
 import rankfold as rf
 from rankfold.pipeline.data.names import MOST_LABELS, Axis
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import DataError, InputError, OutputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.tables import delimited, source

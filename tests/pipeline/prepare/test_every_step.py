@@ -23,7 +23,7 @@ import rankfold as rf
 from rankfold.pipeline.data import selection
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare import moments, prepared
-from rankfold.pipeline.prepare.words import STEPS
+from rankfold.pipeline.prepare.parse import STEPS
 
 Array = npt.NDArray[Any]
 

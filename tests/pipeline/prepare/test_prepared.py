@@ -17,7 +17,7 @@ from reference import same_bytes, to_group, to_zarr
 
 import rankfold as rf
 from rankfold.pipeline.data.source import compressed
-from rankfold.pipeline.prepare.words import STEPS, parse_steps
+from rankfold.pipeline.prepare.parse import STEPS, parse_steps
 
 Array = npt.NDArray[Any]
 

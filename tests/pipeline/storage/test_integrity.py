@@ -26,7 +26,7 @@ from zarr.storage import LocalStore
 
 import rankfold as rf
 from rankfold.pipeline import durable
-from rankfold.pipeline.engine.keeping import Background, Keeping
+from rankfold.pipeline.engine.durability import Background, FilePolicy
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.storage.checksum import checksum
@@ -201,7 +201,7 @@ def test_a_ledger_knows_what_this_thread_wrote(tmp_path: Path) -> None:
         == ledger.blocks
         == {str(path): {0: (480, checksum(block[:60])), 480: (320, checksum(block[60:]))}}
     )
-    keeping = Keeping()
+    keeping = FilePolicy()
     assert keeping.damage(again) is None
     flip(path)
     damage = keeping.damage(again)
@@ -227,9 +227,9 @@ def test_ledgers_add_up_to_all_blocks_of_a_file(tmp_path: Path) -> None:
     other.note(path, 480, block[60:])
     one.add(other)
     path.write_bytes(block.tobytes())
-    assert Keeping().damage(one) is None
+    assert FilePolicy().damage(one) is None
     flip(path, at=0.9)
-    assert "is not what was written" in str(Keeping().damage(one))
+    assert "is not what was written" in str(FilePolicy().damage(one))
 
 
 def test_what_fails_in_the_background_fails_the_run() -> None:

@@ -18,7 +18,7 @@ from reference import same_bytes, to_zarr
 import rankfold as rf
 from rankfold.cluster.profiles import shipped_profiles
 from rankfold.pipeline.wording import in_command
-from rankfold.workflows.wording import in_file
+from rankfold.workflows.messages import in_file
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from flow_commands import FLOW, begun, rankfold
 
 from rankfold.pipeline import regular
-from rankfold.workflows.wording import in_file
+from rankfold.workflows.messages import in_file
 
 CRON = 'what begins with * needs quotes: write "*/5 * * * *"'
 PAIRED = "a comma is missing, or"

@@ -123,7 +123,7 @@ def test_what_is_not_known_is_said_to_be_left_out(flow: Path) -> None:
     assert stages["of-made"]["numbers"] is None
 
 
-# Room ----------------------------------------------------------------------------------------------
+# BufferPool ----------------------------------------------------------------------------------------------
 
 
 def test_all_results_and_the_most_of_scratch_must_fit(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:

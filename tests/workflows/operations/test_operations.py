@@ -26,7 +26,7 @@ from rankfold.cluster.slurm import leftovers
 from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.workflows.flows.record import LOCK
-from rankfold.workflows.operations import ending, logs
+from rankfold.workflows.operations import cancel, logs
 from rankfold.workflows.operations.submitted import job_name
 from rankfold.workflows.operations.timetable import Cron, Schedule, format_time, read_every
 
@@ -561,7 +561,7 @@ def test_processes_that_are_not_ours_to_end_are_named(flow: Path, says: str, mes
 
 
 def test_a_command_that_does_not_stop_is_named(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "STOP_SECONDS", 0.3)
+    monkeypatch.setattr(cancel, "STOP_SECONDS", 0.3)
     results = flow.parent / "results"
     results.mkdir()
     lock = str(results / "flow.lock")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from rankfold.api.execute import execute, executor_of
 from rankfold.api.method_function import method_function, options_of, where_of
-from rankfold.api.where import VIEW, Where
+from rankfold.api.where import VIEW, RunOptions
 from rankfold.methods.embedding.arguments import CONTINUITY, PRESERVATION, TRUSTWORTHINESS
 from rankfold.methods.embedding.preservation import Comparison, share_in_common
 from rankfold.methods.task import Task
@@ -147,7 +147,7 @@ def continuity(x: object, embedding: object, **arguments: Any) -> Quality:
     return _quality(CONTINUITY.task(x, embedding, **options_of(arguments)), where_of(arguments))
 
 
-def _quality(task: Task, where: Where) -> Quality:
+def _quality(task: Task, where: RunOptions) -> Quality:
     """Find neighbors and rank them by one chain of tasks, and return the quality; all files are removed."""
     executor, request, scratch = executor_of(where), task.request(), where.get("scratch")
     if executor.is_remote and scratch is None:
@@ -166,7 +166,7 @@ def _quality(task: Task, where: Where) -> Quality:
     return Quality(request["kind"], *values, request["rows"], rows, request["k"], runs)
 
 
-@method_function(PRESERVATION, without=Where.__annotations__)
+@method_function(PRESERVATION, without=RunOptions.__annotations__)
 def neighborhood_preservation(
     first: Result | str | Path, second: Result | str | Path, k: int | None = None
 ) -> Quality:

@@ -2,7 +2,7 @@
 
 numbers     the number of a process among them
 rendezvous  the folder through which the first gives commands to the others
-first       runs the command, and keeps that folder alive
-others      each runs a worker while the first process asks for one
+driver      runs the command, and keeps that folder alive
+worker      each runs a worker while the first process asks for one
 place       the place of execution: an allocation whose workers are already started
 """

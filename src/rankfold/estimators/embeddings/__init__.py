@@ -1,8 +1,8 @@
 """Estimators of embeddings.
 
 embedding   their common base
-layouts     UMAP
+umap        UMAP
 eigenmaps   SpectralEmbedding, DiffusionMap
 isomap      Isomap
-descents    TSNE
+tsne        TSNE
 """

@@ -22,7 +22,7 @@ GAIN_STEP, GAIN_SHARE, LEAST_GAIN = 0.2, 0.8, 0.01
 second, plus the third."""
 
 
-class Pulls(NamedTuple):
+class Affinities(NamedTuple):
     """Edges of some vertices, those of each vertex contiguous (CSR)."""
 
     pointers: Int64
@@ -33,11 +33,11 @@ class Pulls(NamedTuple):
 
     weights: Float32
 
-    def part(self, first: int, last: int) -> Pulls:
+    def part(self, first: int, last: int) -> Affinities:
         """Edges of vertices ``first:last``."""
         ends = self.pointers[first : last + 1]
         some = slice(int(ends[0]), int(ends[-1]))
-        return Pulls(ends - ends[0], self.neighbors[some], self.weights[some])
+        return Affinities(ends - ends[0], self.neighbors[some], self.weights[some])
 
 
 class Descent(NamedTuple):
@@ -66,7 +66,7 @@ class Motion(NamedTuple):
 def descend(
     positions: Float32,
     first: int,
-    pulls: Pulls,
+    pulls: Affinities,
     push: Float32,
     *,
     descent: Descent,
@@ -84,7 +84,7 @@ def descend(
         Positions of all vertices.
     first : int
         First vertex that moves.
-    pulls : Pulls
+    pulls : Affinities
         Edges of the m vertices that move.
     push : (m, d) float32
         Repulsion, not yet normalized.
@@ -116,7 +116,7 @@ def descend(
 
 @kernel
 def measure_descent(
-    positions: Float32, first: int, pulls: Pulls, push: Float32, *, descent: Descent, out: Float32
+    positions: Float32, first: int, pulls: Affinities, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
     """Write, for consecutive vertices, a sum over their edges and the squared length of their gradient.
 
@@ -138,14 +138,14 @@ def measure_descent(
     out[:, 1] = (gradient.astype(np.float64) ** 2).sum(axis=1)
 
 
-def _squares(positions: Float32, first: int, pulls: Pulls) -> tuple[Int64, Array]:
+def _squares(positions: Float32, first: int, pulls: Affinities) -> tuple[Int64, Array]:
     """Vertex of each edge, counted from the first, and squared length of the edge."""
     own = np.repeat(np.arange(len(pulls.pointers) - 1), np.diff(pulls.pointers))
     between = positions[first + own].astype(np.float64) - positions[pulls.neighbors]
     return own, (between**2).sum(axis=1)
 
 
-def _gradient(positions: Float32, first: int, pulls: Pulls, push: Float32, descent: Descent) -> Float32:
+def _gradient(positions: Float32, first: int, pulls: Affinities, push: Float32, descent: Descent) -> Float32:
     own, squares = _squares(positions, first, pulls)
     between = positions[first + own].astype(np.float64) - positions[pulls.neighbors]
     pull = pulls.weights / (1 + squares)

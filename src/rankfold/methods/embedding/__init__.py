@@ -4,7 +4,7 @@ arguments         types, defaults and limits of the arguments, names of initial 
 quality_request   parameters of a measure, checked
 quality_plan      plan of a measure: passes, memory, number of rows held in memory at once
 trustworthiness   trustworthiness and continuity, from ranks of neighbors
-measured          an embedding that is measured when it is made
+quality_chain     an embedding that is measured when it is made
 components        principal components of a matrix, as initial positions
 searched          a search for neighbors in a matrix, followed by a task on the lists found
 preservation      share of neighbors that two searches have in common

@@ -108,7 +108,7 @@ class GatherRows(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes: the last chunk, filled up to its full length, and buffers for reading."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)

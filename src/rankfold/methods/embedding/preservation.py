@@ -22,7 +22,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.result import Result
 
 COMPARED_BYTES = 8 * 2**20
@@ -121,12 +121,12 @@ class Comparison:
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
         memory_bytes = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
         sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, memory_bytes, 1, 1)
-        arrangement = Arrangement(
+        arrangement = FittedSweeps(
             (sweep,), 1, RESERVE_BYTES + memory_bytes, memory_bytes, 0, 1, rows, rows, 1, 1
         )
         kind, dtype = "neighborhood_preservation", self.source.dtype
         return plan_task(
-            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), FixedSweeps(arrangement), budget
+            TaskFacts(kind, "exact", self.source, dtype, "rows", self.k, 0), FixedSweeps(arrangement), budget
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

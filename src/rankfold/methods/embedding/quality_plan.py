@@ -12,7 +12,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 
 FEWEST_ROWS = 1024
 """Fewest rows to hold in memory, if possible: with fewer, a pass is mostly reading, and fewer threads are
@@ -49,7 +49,7 @@ class ResidentSweeps:
         sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES
         return RESERVE_BYTES + sample + max(shared_bytes + threads * self.segment_bytes(rows), leads)
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose as many threads as fit with a small group, then as few groups of rows as fit.
 
         With some thousand held rows, a pass counts for much longer than it reads, so threads come first.
@@ -57,7 +57,7 @@ class ResidentSweeps:
         groups, threads = self._groups(budget)
         rows = -(-self.parameters.rows // groups)
         count = self.folds(rows)[1]
-        return Arrangement(
+        return FittedSweeps(
             passes=_passes(self, rows, groups),
             concurrency=threads,
             peak_bytes=self.peak_bytes(rows, threads),
@@ -95,7 +95,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     """
     source, parameters, count = sweeps.source, sweeps.parameters, sweeps.folds(1)[1]
     sample_bytes = 0 if sweeps.gather is None else parameters.rows * count.group.reader.row_bytes
-    outline = Outline(
+    outline = TaskFacts(
         kind=parameters.kind,
         method="exact" if parameters.exact else "sampled",
         source=source,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
-from rankfold.methods.embedding.measured import with_quality
+from rankfold.methods.embedding.quality_chain import with_quality
 from rankfold.methods.fuzzy_graph.lists import imagined_lists
 from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.registry import METHODS

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from rankfold.kernels.graph.fuzzy import units_of
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter, distance_unit
-from rankfold.methods.fuzzy_graph.sides import FuzzySides, Sides
+from rankfold.methods.fuzzy_graph.sides import EdgeWeighting, FuzzySides
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
@@ -36,7 +36,7 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
@@ -58,7 +58,7 @@ class FuzzyGraph:
     """Task that makes a weighted graph from stored lists of neighbors."""
 
     lists: StoredLists
-    sides: Sides
+    sides: EdgeWeighting
     radii: bool = False
 
     @classmethod
@@ -125,8 +125,8 @@ class FuzzyGraph:
             Pass("weights", "matrix", 2 * stored * self._sorts, 8 * edges, work, memory, 1, 1, blas_bytes=0),
         )[not self.sides.by_mean_distance :]
         peak = RESERVE_BYTES + memory
-        arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
-        outline = Outline(
+        arrangement = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        outline = TaskFacts(
             self.sides.kind,
             "exact",
             source,

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 
-class Sides(Protocol):
+class EdgeWeighting(Protocol):
     """Rules for weights: of neighbors of a row, and of an edge from its two rows. Picklable."""
 
     @property

@@ -42,7 +42,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.result import Result
@@ -97,7 +97,7 @@ class FactorGrowth:
     def plan(self, budget: Budget) -> Plan:
         """Plan of one pass over the new rows, and a sweep that joins old and new rows of W."""
         (rows, columns), k, item = self.source.shape, self.rank, self.view.dtype.itemsize
-        outline = Outline(
+        outline = TaskFacts(
             kind="nmf",
             method="rows",
             source=self.part,

@@ -50,7 +50,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Growing:
+class ContinuedTask:
     """Task whose result records the rows that it was made from."""
 
     asked: Task
@@ -107,7 +107,7 @@ class Growing:
         return self.step.task.work(run, fingerprint)
 
 
-def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growing | None:
+def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> ContinuedTask | None:
     """Decide what to do for a task whose result grows; None if the result includes all rows already.
 
     Parameters
@@ -133,7 +133,7 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
     if earlier is None:
         return anew
     damage = damage_of(out)
-    replacement = Growing(anew.asked, anew.step, anew.additions, replaces=True)
+    replacement = ContinuedTask(anew.asked, anew.step, anew.additions, replaces=True)
     if damage:
         LOG.warning("%s. It is made again", damage_in_words(out, damage))
         return replacement
@@ -154,10 +154,10 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
         return None
     step = METHODS[_kind(task)].grow(task, earlier, first, grows)
     additions = tuple((int(a), int(b)) for a, b in earlier.attrs["rows"])
-    return Growing(task, step, (*additions, (first, last)), _origin(earlier), replaces=True)
+    return ContinuedTask(task, step, (*additions, (first, last)), _origin(earlier), replaces=True)
 
 
-def _anew(task: Task, grows: str) -> Growing:
+def _anew(task: Task, grows: str) -> ContinuedTask:
     """The task on all rows, begun anew, after checks that the method and its matrix can grow."""
     if grows not in GROWS:
         raise InputError(
@@ -169,7 +169,7 @@ def _anew(task: Task, grows: str) -> Growing:
         raise InputError(f"{kind} does not go on from an earlier result: leave out grows, which is of {able}")
     METHODS[kind].grow(task, None, 0, grows)
     row_marks(task.source, 0)
-    return Growing(task, Step(task, rows), ((0, rows),))
+    return ContinuedTask(task, Step(task, rows), ((0, rows),))
 
 
 def _kind(task: Task) -> str:

@@ -45,7 +45,7 @@ class JoinRows(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step: a copy of the rows of a chunk, and reading of earlier rows."""
         rows = self.cut.panel_rows
         return rows * self.new.row_bytes + self.earlier.read_bytes(rows, self.new.columns)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.index.layout import at_once
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.pipeline.engine.fold import Workspace
 
 Array = npt.NDArray[Any]
@@ -95,7 +95,7 @@ def may_be_near(
     return near
 
 
-def taken(queries: Rows, some: Int64, room: Room) -> Rows:
+def taken(queries: Rows, some: Int64, room: BufferPool) -> Rows:
     """Copy some of the queries into contiguous buffers of ``room``."""
     shape = len(some), queries.raw.shape[1]
     raw = room.array("taken", shape, queries.raw.dtype)

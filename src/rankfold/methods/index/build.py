@@ -34,7 +34,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
@@ -79,7 +79,7 @@ class IndexRows:
         """Plan the three sweeps within a budget: sample, assign, sort."""
         layout, (rows, columns) = self.layout, self.source.shape
         stored = rows * (layout.row_bytes + 8)
-        outline = Outline(
+        outline = TaskFacts(
             kind="index",
             method="partitions",
             source=self.source,

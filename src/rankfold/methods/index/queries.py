@@ -44,7 +44,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task, smaller_argument
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
@@ -182,7 +182,7 @@ class IndexQueries:
     def plan(self, budget: Budget) -> Plan:
         """Plan the search within a budget."""
         (rows, columns), k, sampled = self.source.shape, self.parameters.k, self.recall_rows
-        outline = Outline(
+        outline = TaskFacts(
             kind="knn",
             method="index",
             source=self.source,

@@ -26,7 +26,7 @@ from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.index.balls import may_be_near, taken
 from rankfold.methods.index.layout import at_once
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.knn.write_lists import require_sound, write_lists
 from rankfold.methods.partitions.files import ID, Lists
@@ -120,7 +120,7 @@ class SearchIndex(DeclaredFold):
         return int(np.diff(self.reads).max())
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: queries, rows of the index, and the comparison of both."""
         rows, n, k = self.cut.panel_rows, self.index.columns, self.k
         some = min(rows, at_once(self.index.columns))
@@ -140,7 +140,7 @@ class SearchIndex(DeclaredFold):
         """Allocate memory for queries and for rows of the index, and prepare the centers for comparison."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.read = self.queries.buffer(self.cut.panel_rows), self.index.buffer(self.read_rows)
-        work.room, work.precise = Room(), False
+        work.room, work.precise = BufferPool(), False
         work.ready, work.metric = self.index.ready(work.centers), self.index.metric
         return work
 

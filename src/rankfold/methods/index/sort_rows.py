@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rankfold.methods.index.balls import MEASURED, reach
 from rankfold.methods.index.layout import most_together
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.partitions.files import ID, Runs
 from rankfold.methods.partitions.layout import pieces_of
 from rankfold.methods.partitions.search import gather_rows
@@ -75,7 +75,7 @@ class SortRows(DeclaredFold):
         return {"rows": Sum((1,), ID), "radii": radii}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: reading a run, writing a chunk, measuring rows, positions."""
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
@@ -86,7 +86,7 @@ class SortRows(DeclaredFold):
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate the buffers, and ``room``, reusable memory for reading runs."""
         work = DeclaredFold.workspace(self, device)
-        work.room = Room()
+        work.room = BufferPool()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

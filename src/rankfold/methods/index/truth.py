@@ -19,7 +19,7 @@ from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.methods.index.balls import may_be_near, taken
 from rankfold.methods.index.layout import at_once
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID
 from rankfold.methods.partitions.layout import pieces_of
@@ -93,7 +93,7 @@ class TrueNeighbors(DeclaredFold):
         return np.full((len(self.limits), self.k), EMPTY)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: queries, rows of the index, ruling out partitions, and comparing rows."""
         count, rows, n, k = len(self.limits), self.cut.panel_rows, self.index.columns, self.k
         queries = self.queries.memory_bytes(count) + self.queries.read_bytes(count)
@@ -108,7 +108,7 @@ class TrueNeighbors(DeclaredFold):
         work, count = DeclaredFold.workspace(self, device), len(self.limits)
         work.few = self.queries.read(self.queries.buffer(count), 0, count, 0)
         work.read = self.index.buffer(self.cut.panel_rows)
-        work.room, work.precise, work.metric = Room(), False, self.index.metric
+        work.room, work.precise, work.metric = BufferPool(), False, self.index.metric
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

@@ -8,6 +8,6 @@ landmarks   choice of the rows that paths begin at
 geodesics   shortest paths from these to all rows, one group of landmarks after the other
 scaling     from distances of landmarks to coordinates, and their error
 isomap      the task, and its plan
-place       places new rows in an embedding
+transform   places new rows in an embedding
 warm        compiles loops by running each once
 """

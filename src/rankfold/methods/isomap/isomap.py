@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, LANDMARKS, IsomapArguments
@@ -55,7 +55,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
@@ -130,7 +130,7 @@ class IsomapTask:
     def plan(self, budget: Budget) -> Plan:
         """Plan the graph, the paths and scaling within a budget."""
         marks, width = self.parameters.n_landmarks, self.parameters.n_components
-        outline = Outline(
+        outline = TaskFacts(
             "isomap",
             "exact" if marks == self.rows else "landmarks",
             self.source,
@@ -143,7 +143,7 @@ class IsomapTask:
         )
         return plan_task(outline, self, budget)
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose one process with as many threads as fit into memory together with the graph."""
         geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
         item, among = self.dtype.itemsize, 8 * marks**2
@@ -166,7 +166,7 @@ class IsomapTask:
             Pass("scaling", "scratch", writes, 8 * self.rows, 4.0 * self.rows * marks, scaled, 1, 1),
         )
         each = RESERVE_BYTES + memory, scaled, 8 * marks**2
-        return Arrangement(sweeps, threads, *each, threads, self.rows, geodesics.chunk_rows, 1, 1)
+        return FittedSweeps(sweeps, threads, *each, threads, self.rows, geodesics.chunk_rows, 1, 1)
 
     @property
     def sample_rows(self) -> int:

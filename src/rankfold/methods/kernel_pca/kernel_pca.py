@@ -43,7 +43,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 
@@ -87,7 +87,7 @@ class KernelPca:
         """Plan of the sweeps over all pairs, with rows in memory if they fit."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         copy = rows * columns * self.stored_dtype.itemsize
-        outline = Outline(
+        outline = TaskFacts(
             "kernel_pca",
             "dense" if is_dense(rows, rank) else "lanczos",
             self.source,
@@ -100,7 +100,7 @@ class KernelPca:
         )
         return plan_task(outline, self, budget)
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange the sweeps in one process with its threads; rows stay in memory if they fit."""
         return arrange(self.source, self.parameters, budget)
 

@@ -12,7 +12,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
-from rankfold.pipeline.planning.planner import Arrangement
+from rankfold.pipeline.planning.planner import FittedSweeps
 
 IN_MEMORY = 0
 """Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
@@ -27,7 +27,7 @@ VECTORS = 12 * BLOCK + 40
 LIKELY_PASSES = 12
 
 
-def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangement:
+def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> FittedSweeps:
     """Arrange the sweeps in one process with as many threads as fit; rows stay in memory if there is room."""
     rows, columns = source.shape
     dense = is_dense(rows, asked.rank)
@@ -53,7 +53,7 @@ def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangem
     likely = 1 if dense else min(asked.passes, LIKELY_PASSES)
     each = RESERVE_BYTES + memory, memory, (likely + 2) * item * (not dense)
     where = threads, rows, rows, most, likely, IN_MEMORY if stays else group
-    return Arrangement(sweeps, threads, *each, *where)
+    return FittedSweeps(sweeps, threads, *each, *where)
 
 
 def _passing(source: Source, kind: int, threads: int, *, stays: bool = False) -> int:

@@ -37,7 +37,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task, smaller_argument
 from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.scratch import NOWHERE
@@ -122,7 +122,7 @@ class Clustering:
         """Plan the passes: sample rows, take Lloyd's steps or mini-batches, write labels."""
         layout, parameters, (rows, columns) = self.layout, self.parameters, self.source.shape
         row_bytes = 4 * (2 + layout.groups)
-        outline = Outline(
+        outline = TaskFacts(
             kind="kmeans",
             method=self.parameters.solver,
             source=self.source,

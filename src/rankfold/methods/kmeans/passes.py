@@ -83,7 +83,7 @@ class OverClusters(OverPanels):
         return {**sums, "bad": BAD, **rows}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: copied centers, tiles, converted rows, kept rows, weights."""
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * min(TILE_ROWS, rows) * (n + self.k + 8 + 2 * self.groups)
@@ -280,7 +280,7 @@ class WriteLabels(DeclaredFold):
         return {"rows": Sum((1,), whole), **counts}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffer: a padded chunk, or counts of its labels."""
         return (4 if not self.clusters else 8) * self.cut.panel_rows + 8 * self.clusters
 

@@ -62,7 +62,7 @@ def has_bounds(metric: int, columns: int) -> bool:
 
 
 @dataclass(slots=True)
-class Room:
+class BufferPool:
     """Buffers by name, each kept at the largest size that was asked for."""
 
     buffers: dict[str, Array] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class PairWorkspace:
     largest: dict[int, float] = field(default_factory=dict)
     """Largest squared norm of each block in memory, and of the passing one (``PASSING``)."""
 
-    room: Room = field(default_factory=Room)
+    room: BufferPool = field(default_factory=BufferPool)
 
 
 @dataclass(frozen=True, slots=True)

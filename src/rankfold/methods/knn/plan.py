@@ -24,7 +24,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, cut_store, plan_task, smaller_argument
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, cut_store, plan_task, smaller_argument
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 
 NeighborFold = NearestPairs | NearestSparsePairs | NearestBits | NearestSets
@@ -53,7 +53,7 @@ class PairSweeps:
 
     symmetric: bool
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose as many threads as fit with one block each, then as few groups as fit and keep all busy."""
         fold, write, pairs = self.fold, self.write, self.fold.pairs
         concurrency, groups = _groups(fold, _limit_threads(write, budget))
@@ -64,7 +64,7 @@ class PairSweeps:
         lists = self.left.shape[0] * 16 * fold.k
         search = _sweep(fold, (concurrency, groups, task), self.source, self.left)
         write_pass = numbers_of("write", write, lists, lists * (2 + 2 * self.symmetric), 0.0, over="scratch")
-        return Arrangement(
+        return FittedSweeps(
             passes=(search, write_pass),
             concurrency=concurrency,
             peak_bytes=RESERVE_BYTES + max(concurrency * task, writing, sorting),
@@ -106,7 +106,7 @@ def plan_neighbors(
     """
     fold, left = sweeps.fold, sweeps.left
     lists = left.shape[0] * 16 * fold.k
-    outline = Outline(
+    outline = TaskFacts(
         kind="knn",
         method="exact",
         source=left,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.partitions.files import Lists
 from rankfold.methods.partitions.merge import WriteMerged
-from rankfold.pipeline.data.places import names_of, place_of
+from rankfold.pipeline.data.origin import names_of, place_of
 from rankfold.pipeline.data.source import Source, compressed, stored_size, sum_places
 from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 from rankfold.pipeline.engine.device import HOST, Device
@@ -29,7 +29,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, NonFiniteError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE
 
@@ -101,7 +101,7 @@ class ChooseNearest(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: a panel (rows read at a time), its lists, and choosing the nearest of a row."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return self._panel_bytes(rows) + rows * 16 * self.k + CHOOSING_BYTES * 8 * columns
@@ -217,7 +217,7 @@ def plan_precomputed(task: Neighbors, budget: Budget) -> Plan:
     source, k, symmetric = task.source, task.parameters.k, task.parameters.symmetric is not None
     rows, stored = source.shape[0], compressed(source)
     lists = rows * 16 * k
-    outline = Outline(
+    outline = TaskFacts(
         kind="knn",
         method="precomputed",
         source=source,

@@ -21,7 +21,7 @@ from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.dtypes import note_digits
-from rankfold.pipeline.data.places import place_of
+from rankfold.pipeline.data.origin import place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.errors import DataError, NonFiniteError

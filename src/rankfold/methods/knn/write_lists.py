@@ -60,7 +60,7 @@ class WriteLists(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: padded chunks, and the lists of three blocks of rows.
 
         These are the block that was read last, the next one, and lists that are merged into it.

@@ -46,7 +46,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.open_like import has_columns_of, opened_rows
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import (
     NOMINAL_FLOPS,
     NOMINAL_GATHERED_FLOPS,
@@ -123,7 +123,7 @@ class Verify(OverPanels):
         return {"left": Sum((k,)), "product": product_, "gram": gram, "squares": Sum((1,)), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of long rows read ahead, of the product of a grain, and of vectors."""
         tall, rank = self.cut.panel_rows, self.rank
         factor_bytes = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
@@ -222,7 +222,7 @@ class Verification:
         (rows, columns), rank = self.source.shape, self.model.rank
         fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
-        outline = Outline(
+        outline = TaskFacts(
             kind="check",
             method="residuals",
             source=self.source,

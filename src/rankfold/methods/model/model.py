@@ -24,7 +24,7 @@ from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.prepare.affine import Affine, affine_of
-from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.prepare.parse import parse_steps
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import lies_in
 

@@ -28,7 +28,7 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import names_of_result
-from rankfold.pipeline.data.places import places_in_words
+from rankfold.pipeline.data.origin import places_in_words
 from rankfold.pipeline.data.runs import runs_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
@@ -40,7 +40,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, one_sweep, plan_task, smaller_argument
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, one_sweep, plan_task, smaller_argument
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.prepare.affine import Affine, columns_left, keeps_numbers
 from rankfold.pipeline.storage.checkpoint import State
@@ -120,7 +120,7 @@ class Rebuild(OverPanels):
         return {"rows": Sum((1,), np.dtype(np.int64), on_host=True)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of reading the other factor, of a padded last chunk, and of mean and scale of columns."""
         raw = len(self.weights) * (self.short[1] - self.short[0]) * self.dtype.itemsize
         last = self.cut.panel_rows * self.width * self.dtype.itemsize
@@ -263,7 +263,7 @@ class Reconstruction:
         """Plan the one sweep over a factor."""
         rows, columns = self.shape
         data = rows * columns * self.model.dtype.itemsize
-        outline = Outline(
+        outline = TaskFacts(
             kind="reconstruct",
             method="product",
             source=self.source,

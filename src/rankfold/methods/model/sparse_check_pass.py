@@ -87,7 +87,7 @@ class VerifySparse(OverStoredNumbers):
         return {**sums, "squares": Sum((1,)), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of rows of the long factor read ahead, vectors, the scaled short factor, and squares."""
         tall, rank, short = self.cut.panel_rows, len(self.values), self.panels.view.short
         factor = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))

@@ -95,7 +95,7 @@ class ProjectSparseRows(OverStoredNumbers):
         return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of two copies of chunks in Zarr, of solving, vectors, the scaled basis, and squares."""
         rows, rank, item = self.cut.panel_rows, self.basis.columns, self.panels.view.dtype.itemsize
         solving = rows * 2 * 8 * rank if self.normal else 0

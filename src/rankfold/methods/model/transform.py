@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.fuzzy_graph.warm import warm_weights
-from rankfold.methods.isomap.place import place_task
+from rankfold.methods.isomap.transform import place_task
 from rankfold.methods.model.arguments import TRANSFORM, NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
@@ -36,13 +36,13 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
-from rankfold.methods.similarity.place import OUTPUTS, similar_rows_task
+from rankfold.methods.similarity.transform import OUTPUTS, similar_rows_task
 from rankfold.methods.similarity.warm import warm_similarities
-from rankfold.methods.spectral.place import extension_task
+from rankfold.methods.spectral.transform import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.tsne.settling import new_rows_task
-from rankfold.methods.umap.placement import placement_task
+from rankfold.methods.tsne.transform import new_rows_task
+from rankfold.methods.umap.transform import placement_task
 from rankfold.methods.umap.warm import warm_placement
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
@@ -55,7 +55,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, cut_store, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, cut_store, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
@@ -125,14 +125,14 @@ class Projection:
         fold = self.fold(NOWHERE, NOWHERE, 1)
         return plan_task(outline, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
 
-    def _planned(self) -> tuple[Outline, PanelSweeps]:
+    def _planned(self) -> tuple[TaskFacts, PanelSweeps]:
         rank, item = self.model.rank, self.dtype.itemsize
         fold = self.fold(NOWHERE, NOWHERE, 1)
         by_rows = not isinstance(fold, ProjectColumns)
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
         block = self.model.block_columns * (rank * (self.model.dtype.itemsize + item + 8) + 8 * 8)
-        outline = Outline(
+        outline = TaskFacts(
             kind="transform",
             method="projection",
             source=self.source,

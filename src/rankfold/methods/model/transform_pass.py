@@ -100,7 +100,7 @@ class ProjectRows(OverPanels):
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of two copies of chunks in Zarr, of the product of a grain, of solving, and of vectors."""
         rows, rank = self.panels.grain_rows, self.rank
         solving = rows * 2 * 8 * rank if self.normal else 0
@@ -221,7 +221,7 @@ class ProjectColumns(OverPanels):
         return max(self.panels.view.short, self.basis.columns)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step: vectors along the columns of a grain."""
         return 7 * 8 * self.panels.grain_rows
 

@@ -50,7 +50,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.prepare.prepared import lacks_row_weights
 from rankfold.pipeline.storage.result import Result
 
@@ -64,7 +64,7 @@ EPS = float(np.finfo(np.float64).eps)
 SQUARES_TOL = 1e-6
 """Least tolerance for sums of squares, which resolve values down to 1.5e-5 of the largest that well."""
 
-CRUDE = 1e-2
+UNTRUSTED_ERROR = 1e-2
 """Estimated error of singular values above which the last value does not bound the truncated part."""
 
 
@@ -225,8 +225,8 @@ class Update:
         view = View(self.source, Orientation.ROWS)
         return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
 
-    def _outline(self) -> Outline:
-        return Outline(
+    def _outline(self) -> TaskFacts:
+        return TaskFacts(
             kind="update",
             method="summary",
             source=self.source,
@@ -278,7 +278,9 @@ class Update:
         if not self._carried and model.rank < min(count, columns):
             cut_off = max(total - float((model.s**2).sum()), 4 * EPS * total)
             error_estimate = float(np.max(model.result.error_estimates[...]))
-            truncation_bound = min(cut_off, float(model.s[-1] ** 2)) if error_estimate <= CRUDE else cut_off
+            truncation_bound = (
+                min(cut_off, float(model.s[-1] ** 2)) if error_estimate <= UNTRUSTED_ERROR else cut_off
+            )
         return Summary(count, mean / units, factor, squares, truncation_bound)
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:

@@ -64,8 +64,8 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import (
-    Outline,
     PanelSweeps,
+    TaskFacts,
     cut_store,
     plan_task,
     smaller_argument,
@@ -137,7 +137,7 @@ class Nonnegative:
         layout, parameters = self._layout(budget.device), self.parameters
         model = Model(parameters, layout.view, 1.0)
         factor, item = model.factor(NOWHERE, 0).nbytes, layout.view.dtype.itemsize
-        outline = Outline(
+        outline = TaskFacts(
             kind="nmf",
             method=parameters.solver,
             source=self.source,

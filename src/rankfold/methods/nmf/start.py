@@ -72,7 +72,7 @@ class SignedSquares(DeclaredFold):
         return {"squares": Sum((2, self.rank))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a grain in float64, its product, and the positive part of that."""
         return self._grain_rows * 8 * (self.y.columns + 3 * self.rank)
 
@@ -98,7 +98,7 @@ ITERATIONS = {"sample": 300, "all": 100}
 """Most iterations on a sample of rows of a compressed matrix, and on all rows if these are more."""
 
 WINDOW = 3
-"""Number of iterations over which a fall of the cost is measured: see ``still_to_fall``."""
+"""Number of iterations over which a fall of the cost is measured: see ``remaining_decrease``."""
 
 SAMPLE_ROWS = (32, 1024)
 """Size of the sample of rows on which iterations begin: rows per component, and least number of rows."""
@@ -354,12 +354,12 @@ def _iterate(
         error = float(np.sqrt(squares / total)) if total > 0 else 0.0
         more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
         costs.append(float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0)
-        if still_to_fall(costs) <= model.parameters.tol * costs[-1]:
+        if remaining_decrease(costs) <= model.parameters.tol * costs[-1]:
             break
     return len(costs), error
 
 
-def still_to_fall(costs: list[float]) -> float:
+def remaining_decrease(costs: list[float]) -> float:
     """Extrapolated further fall of the cost, if falls shrink as they did over the last two windows."""
     if len(costs) <= 2 * WINDOW:
         return np.inf if len(costs) < 2 or costs[-1] > 0 else 0.0

@@ -15,7 +15,7 @@ from rankfold.methods.nmf.weighted.rows import (
 from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.nmf.weighted.task import WeightedNonnegative
 from rankfold.pipeline.data.dtypes import require_real
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.prepare.alike import require_same_rows, with_columns
 

@@ -47,7 +47,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
@@ -105,7 +105,7 @@ class Nystroem:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the passes that draw landmarks, and of the one that writes features."""
         rows, rank = self.source.shape[0], self.parameters.rank
-        outline = Outline(
+        outline = TaskFacts(
             "nystroem",
             self.parameters.landmarks,
             self.source,

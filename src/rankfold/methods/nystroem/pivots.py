@@ -106,7 +106,7 @@ class DrawRows(OverRows):
         return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes: pivots in the form they are compared in, and a grain (rows of one product) with
         its similarities.
         """

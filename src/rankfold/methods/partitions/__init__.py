@@ -9,7 +9,7 @@ sample      rows that partitions and recall are made from, and the centers of pa
 assign      puts rows into partitions, and compares some of them with all others
 meet_all    a few rows that are compared with all others
 search      neighbors within each partition
-visits      a folder: rows are compared with further partitions that their neighbors are in
+refinement  a folder: rows are compared with further partitions that their neighbors are in
 merge       merges lists of partitions into lists of rows
 recall      the share of true neighbors that were found, and its confidence interval
 rounds      repeats the search with other partitions until the recall is reached

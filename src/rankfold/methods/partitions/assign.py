@@ -20,7 +20,7 @@ from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_li
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.kernels.partitions.visits import NONE
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import Lists, Runs
 from rankfold.methods.partitions.layout import REACH
@@ -74,7 +74,7 @@ class AssignRows(DeclaredFold):
         return counts if self.few is None else {**counts, **self.few.sums()}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: rows of a panel, their nearest centers, rows in order, lists, and comparisons."""
         rows, n = self.cut.panel_rows, self.reader.columns
         k = self.before.keys.columns if self.before is not None else 0
@@ -89,7 +89,7 @@ class AssignRows(DeclaredFold):
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate a panel (rows read at a time), and prepare the centers for comparison with rows."""
         work, reader = DeclaredFold.workspace(self, device), self.reader
-        work.panel, work.room = reader.buffer(self.cut.panel_rows), Room()
+        work.panel, work.room = reader.buffer(self.cut.panel_rows), BufferPool()
         work.ready = reader.ready(work.centers)
         work.few_rows = None if self.few is None else reader.ready(work.few)
         work.precise = False

@@ -26,7 +26,7 @@ from rankfold.kernels.neighbors.meeting import (
     meet_rows,
     shortlist_length,
 )
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -109,7 +109,7 @@ def let_meet(
         metric=reader.metric,
         shift=reader.shift,
         same=same,
-        precise=work.precise or is_wild(x, y),
+        precise=work.precise or exceeds_float32(x, y),
         room=work.room.array,
     )
 
@@ -124,7 +124,7 @@ def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
     return tiles * (1 + (columns > TERMS)) + doubles + shortlists
 
 
-def is_wild(x: Rows, y: Rows) -> bool:
+def exceeds_float32(x: Rows, y: Rows) -> bool:
     """True if squared norms leave the range in which products are made in float32."""
     largest = max(float(x.norms.max(initial=0.0)), float(y.norms.max(initial=0.0)))
     return not SMALLEST_SQUARE < largest < LARGEST_SQUARE
@@ -162,7 +162,7 @@ class MeetAll(DeclaredFold):
         return self.few.sums()
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: a panel (rows read at a time), and its comparison with the few rows."""
         rows, reader = self.cut.panel_rows, self.few.reader
         return reader.memory_bytes(rows) + reader.read_bytes(rows) + self.few.memory_bytes(rows)
@@ -170,7 +170,7 @@ class MeetAll(DeclaredFold):
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate a panel (rows read at a time), and prepare the few rows for comparison."""
         work = DeclaredFold.workspace(self, device)
-        work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), Room()
+        work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), BufferPool()
         work.few_rows, work.precise = self.few.reader.ready(work.few), False
         return work
 

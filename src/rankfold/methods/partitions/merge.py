@@ -87,7 +87,7 @@ class MergeLists(DeclaredFold):
         return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: lists that are merged at a time, as read and with their rows, and row numbers."""
         each = 16 * self.k + 8 + 4 * VISITS
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
@@ -176,7 +176,7 @@ class WriteMerged(DeclaredFold):
         return {"rows": Sum((1,), ID)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: padded chunks, and sorting and checking lists."""
         return self.cut.panel_rows * self.k * (2 * 16 + 3 * 8)
 

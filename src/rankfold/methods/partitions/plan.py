@@ -20,16 +20,16 @@ from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
 from rankfold.methods.partitions.layout import LIKELY_SPILL, Layout
 from rankfold.methods.partitions.meet_all import FewRows
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
+from rankfold.methods.partitions.refinement.place import PlaceVisitors
+from rankfold.methods.partitions.refinement.search import Meetings, SearchVisits
 from rankfold.methods.partitions.rounds import MOST_ROUNDS, assign_fold
 from rankfold.methods.partitions.sample import CollectRows
 from rankfold.methods.partitions.search import SearchPartitions
-from rankfold.methods.partitions.visits.place import PlaceVisitors
-from rankfold.methods.partitions.visits.search import Meetings, SearchVisits
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
+from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task, smaller_argument
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Int64 = npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
     sweeps = _Sweeps(task, layout)
     lists = layout.rows * 16 * layout.k
     place = layout.row_bytes + 16 + 8 + 16 * layout.k + 4 * (layout.spill + layout.visits)
-    outline = Outline(
+    outline = TaskFacts(
         kind="knn",
         method="approximate",
         source=task.source,

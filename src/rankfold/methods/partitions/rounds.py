@@ -24,10 +24,10 @@ from rankfold.methods.partitions.layout import Layout, edges_of
 from rankfold.methods.partitions.meet_all import FewRows, without_themselves
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
 from rankfold.methods.partitions.recall import Recall, recall_of
+from rankfold.methods.partitions.refinement.place import PlaceVisitors
+from rankfold.methods.partitions.refinement.search import Meetings, SearchVisits
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.partitions.search import SearchPartitions
-from rankfold.methods.partitions.visits.place import PlaceVisitors
-from rankfold.methods.partitions.visits.search import Meetings, SearchVisits
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.blocks import Cut

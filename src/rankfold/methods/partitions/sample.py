@@ -64,7 +64,7 @@ class CollectRows(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: a panel (rows read at a time), and its chosen rows."""
         rows = self.cut.panel_rows
         most = max(len(each) for each in self.chosen)

@@ -20,7 +20,7 @@ from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.partitions.visits import NONE, choose_visits
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID, PARTITION, Found, Runs
 from rankfold.methods.partitions.layout import pieces_of
@@ -95,7 +95,7 @@ class SearchPartitions(DeclaredFold):
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: reading a run, a prepared partition, and lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16 + 4 * self.runs.each)
@@ -108,7 +108,7 @@ class SearchPartitions(DeclaredFold):
         """Allocate the buffers; ``raw`` is aligned for products at full speed."""
         work = DeclaredFold.workspace(self, device)
         work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
-        work.room, work.precise = Room(), False
+        work.room, work.precise = BufferPool(), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -160,7 +160,7 @@ class SearchPartitions(DeclaredFold):
 
 
 def gather_rows(
-    room: Room,
+    room: BufferPool,
     pieces: Sequence[tuple[Array, ScratchMatrix]],
     index: Int64,
     edges: Int64,
@@ -173,7 +173,7 @@ def gather_rows(
 
     Parameters
     ----------
-    room : Room
+    room : BufferPool
         Buffers that are reused.
     pieces : arrays to fill, each with the matrix on scratch that holds its runs
     index : (runs, partitions + 1)
@@ -205,7 +205,7 @@ def gather_rows(
                 )
 
 
-def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int64, high: Int64) -> None:
+def _take_run(room: BufferPool, into: Array, matrix: ScratchMatrix, at: int, low: Int64, high: Int64) -> None:
     """Copy rows of a file, from row ``at`` on, to rows ``low:high`` of ``into``, for each of some partitions.
 
     ``low`` and ``high`` (p,) have one entry for each partition.

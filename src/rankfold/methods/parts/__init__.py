@@ -10,7 +10,7 @@ row_weights         weights of rows
 sample              rows that are read before any pass
 start               provisional mean and unit, and the first block, from a few rows
 combination         combinations of blocks on scratch
-narrow              Gram matrix and R factor of such combinations
+scratch_gram        Gram matrix and R factor of such combinations
 held_blocks         blocks of rows that stay in memory while others are read, for folds of pairs of blocks
 write_rows          combinations, written into the chunks of the result
 outputs             arrays and facts of results: names of axes, types and ranges

@@ -41,7 +41,7 @@ class ColumnStatistics(OverPanels):
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of sums and squares of the columns of one grain (rows of one product)."""
         return 2 * 8 * self.panels.view.short
 

@@ -75,7 +75,7 @@ class Combination:
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of Gaussian columns as they are drawn."""
         return 8 * 1024 * self.random
 
@@ -127,9 +127,9 @@ class OverCombination(DeclaredFold):
         return self.combination.buffers(self.grain_rows)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes that the combination takes in addition to its buffers."""
-        return self.combination.beside_bytes
+        return self.combination.temporary_bytes
 
     @property
     def device_bytes(self) -> int:

@@ -156,7 +156,7 @@ class OverConditionedPanels(OverColumns):
         return 6 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step: vectors along either side of a grain."""
         return self.vectors_bytes
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.places import leaves_out_missing, place_of
+from rankfold.pipeline.data.origin import leaves_out_missing, place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.fold import Sum
 from rankfold.pipeline.errors import DataError, NonFiniteError

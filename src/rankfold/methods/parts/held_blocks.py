@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from rankfold.methods.knn.pair_fold import Room, empty_lists
+from rankfold.methods.knn.pair_fold import BufferPool, empty_lists
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.storage.checkpoint import State
@@ -45,7 +45,7 @@ class HeldBlocks(Generic[Rows]):
     now: Rows | None = None
     """The passing block; None if none is loaded."""
 
-    room: Room = field(default_factory=Room)
+    room: BufferPool = field(default_factory=BufferPool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class OverStoredNumbers(DeclaredFold):
         return 8 * 8 * max(self.panels.view.short, self.cut.panel_rows)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step: vectors along either side of a panel."""
         return self.vector_bytes
 

@@ -63,10 +63,10 @@ class WriteRows(OverCombination):
         return {"gram": Sum((self.rank, self.rank))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes that the combination takes besides its buffers, of a Gram matrix, and of a copy of chunks."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
-        return self.combination.beside_bytes + 8 * self.rank**2 + chunks
+        return self.combination.temporary_bytes + 8 * self.rank**2 + chunks
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form rows ``start:stop`` and write them as whole chunks."""

@@ -46,7 +46,7 @@ class CountNeighbors(DeclaredFold):
         return {"edges": Sum((1,), np.dtype(np.int64)), "most": most}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: the queries of a panel, and their counts."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + 2 * 8 * rows
@@ -95,7 +95,7 @@ class ListNeighbors(DeclaredFold):
         return {"edges": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: a chunk of edges, the lists of its rows, and the positions where lists begin."""
         return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
 

@@ -39,7 +39,7 @@ from rankfold.pipeline.errors import DataError, InputError, PlanError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.open_like import open_beside
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import create_array, create_vector, read_array, write_whole_chunks
 from rankfold.pipeline.storage.scratch import NOWHERE
 
@@ -96,7 +96,7 @@ class RadiusNeighbors:
             2 * 8 * (rows + 1),
             8 * (rows + 1) + (self.queries is not None) * rows * 8 * count_fold.queries.reader.columns,
         )
-        outline = Outline(
+        outline = TaskFacts(
             kind="radius_neighbors",
             method="tree",
             source=self.left,

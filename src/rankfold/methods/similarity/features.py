@@ -234,7 +234,7 @@ class WriteFeatures(OverRows):
         return {"own": Sum((1,)), "captured": Sum((1,)), "outside": Sum((1,)), "bad": BAD, **rows}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffer: points, prepared rows, their products, chunks inside Zarr."""
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
         keeping = sum(

@@ -6,6 +6,6 @@ walk         eigenvectors of the walk on a graph
 coordinates  coordinates of rows from eigenvectors
 memory       memory and passes that a plan counts
 spectral     the tasks, and their plan
-place        new rows by Nystrom's formula
+transform    new rows by Nystrom's formula
 warm         compiles Numba loops by running each once
 """

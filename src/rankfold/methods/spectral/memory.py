@@ -12,7 +12,7 @@ from rankfold.pipeline.formats.csr import entry_bytes
 from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
-from rankfold.pipeline.planning.planner import Arrangement
+from rankfold.pipeline.planning.planner import FittedSweeps
 
 IN_MEMORY = 1
 """Value of ``slots`` in a plan whose graph stays in memory; with other values it is read in each sweep."""
@@ -29,7 +29,7 @@ OF_EDGE = 48
 LIKELY_READS = 200
 
 
-def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget) -> Arrangement:
+def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget) -> FittedSweeps:
     """Arrange the passes in one process with all its threads; the graph stays in memory if it fits.
 
     ``numbers`` is the count of stored weights.
@@ -60,7 +60,7 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
     most, likely = asked.passes + 2, min(asked.passes, LIKELY_READS) + 2
     each = RESERVE_BYTES + memory, memory, block
     where = budget.threads, rows, rows, most, likely, IN_MEMORY if stays else AHEAD
-    return Arrangement(sweeps, budget.threads, *each, *where)
+    return FittedSweeps(sweeps, budget.threads, *each, *where)
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:

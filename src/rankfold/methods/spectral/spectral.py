@@ -17,7 +17,7 @@ import numpy as np
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.claims import claim, in_words
-from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
@@ -39,7 +39,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.wording import argument
@@ -111,7 +111,7 @@ class Spectral:
         kind, width = self.parameters.kind, self.parameters.n_components
         block = 8 * self.rows * block_width(width)
         subject = "a start at eigenvectors" if self.parameters.apart else kind
-        outline = Outline(
+        outline = TaskFacts(
             kind,
             "filters",
             self.source,
@@ -127,7 +127,7 @@ class Spectral:
         )
         return plan_task(outline, self, budget, lambda: way_out)
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange the passes in one process with all its threads; the graph stays in memory if it fits."""
         return arrange(self.source, self.numbers, self.parameters, budget)
 

@@ -43,7 +43,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ class KernelSums:
         fold, _ = self._fold(None, Way(), NOWHERE, NOWHERE)
         itself, rows = self.targets is None, self.at.shape[0]
         sweeps = SumSweeps(PointReader(self.source, "euclidean"), fold, pairs, itself)
-        outline = Outline(
+        outline = TaskFacts(
             kind=self.parameters.kind,
             method="tree" if by_tree else "exact",
             source=self.at,

@@ -34,7 +34,7 @@ from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
-from rankfold.pipeline.planning.planner import Arrangement
+from rankfold.pipeline.planning.planner import FittedSweeps
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -91,7 +91,7 @@ class SumFold(DeclaredFold):
         return {"met": Sum((2,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes: targets in two orders, with their indices, weights, bounds and sums; buffers to
         read a block; scratch of a group.
         """
@@ -162,12 +162,12 @@ class SumSweeps:
 
     itself: bool
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange as many threads as there is memory for besides the sources."""
         fold, rows = self.fold, self.fold.cut.length
         width = self.fold.summation.width(self.reader.columns)
         points, building = points_bytes(self.reader), building_bytes(self.reader)
-        driver = max(building, SAMPLE_BYTES, 8 * rows * width + fold.beside_bytes if self.itself else 0)
+        driver = max(building, SAMPLE_BYTES, 8 * rows * width + fold.temporary_bytes if self.itself else 0)
         room = budget.memory_bytes - RESERVE_BYTES - points
         task = fold.memory_bytes
         concurrency = max(1, min(budget.threads, fold.cut.stream_count, room // task))
@@ -184,7 +184,7 @@ class SumSweeps:
             rows * self.pairs * 20.0,
             over="scratch" if self.itself else "matrix",
         )
-        return Arrangement(
+        return FittedSweeps(
             passes=(reading, sweep),
             concurrency=concurrency,
             peak_bytes=RESERVE_BYTES + points + max(driver, concurrency * task),

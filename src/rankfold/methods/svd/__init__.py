@@ -9,7 +9,7 @@ svd               from a request to a result
 operator          operators on blocks of vectors, the matrix as one, and the loop of iterations
 completion        passes that complete missing numbers before a solver begins
 passes            the fused pass: both products of a block from one read
-missing           directions that a block from a sample misses, from a sketch of all rows
+unseen_directions  directions that a block from a sample misses, from a sketch of all rows
 ritz              singular triplets from blocks Q, Y and Z
 long_factor       factor of the longer side as a recipe, formed from scratch (intermediate files)
 error_estimates   residuals, gaps, rounding

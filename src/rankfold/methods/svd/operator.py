@@ -27,10 +27,10 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
 from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.methods.svd.unseen_directions import RowSketch, UnseenDirections, load_missing, save_missing
 from rankfold.pipeline.data.real_parts import collapse, expand
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run

@@ -76,7 +76,7 @@ def long_side(source: Source) -> Orientation:
     return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
 
 
-def lies_along(view: View) -> bool:
+def sweeps_stored_entries(view: View) -> bool:
     """True if sweeps multiply stored numbers of a sparse matrix alone: on a host, along its stored lines."""
     stored = sparse(view.source)
     if stored is None or view.device != "cpu":
@@ -84,7 +84,7 @@ def lies_along(view: View) -> bool:
     return (view.orientation is Orientation.ROWS) == (stored.by == "rows")
 
 
-def leads_qr(request: Request, view: View) -> bool:
+def factors_leading_square(request: Request, view: View) -> bool:
     """True if the QR factorization of a wide matrix starts from that of its leading square."""
     return request.kind == "qr" and view.orientation is Orientation.COLUMNS
 

@@ -18,7 +18,13 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, PanelSweeps, largest_that_fits, plan_task
+from rankfold.pipeline.planning.planner import (
+    FittedSweeps,
+    PanelSweeps,
+    TaskFacts,
+    largest_that_fits,
+    plan_task,
+)
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import argument
@@ -38,7 +44,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     solver, view = strategy.solver, strategy.view
     _refuse_precision(request, strategy)
     item = view.dtype.itemsize
-    outline = Outline(
+    outline = TaskFacts(
         kind=request.kind,
         method=solver.name,
         source=source,
@@ -166,12 +172,12 @@ def _takes_half(request: Request, strategy: Strategy) -> bool:
     return strategy.solver.holds_matrix and request.method != "auto"
 
 
-def _has_room(arrangement: Arrangement, budget: Budget, *, half: bool) -> bool:
+def _has_room(arrangement: FittedSweeps, budget: Budget, *, half: bool) -> bool:
     most = budget.memory_bytes // (2 if half else 1)
     return arrangement.concurrency >= 1 and arrangement.peak_bytes <= most
 
 
-def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) -> None:
+def _refuse_resident(outline: TaskFacts, need: int, budget: Budget, way_out: str) -> None:
     """Raise ``MemoryBudgetError`` for a matrix held in memory that would take more than half of it."""
     raise MemoryBudgetError.of(
         f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "

@@ -28,9 +28,9 @@ from rankfold.methods.svd.error_estimates import (
     rounding,
 )
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
-from rankfold.methods.svd.missing import Outside, RowSketch, UnseenDirections
 from rankfold.methods.svd.operator import Block
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.methods.svd.unseen_directions import Outside, RowSketch, UnseenDirections
 from rankfold.pipeline.engine.run import Run
 
 Float64 = npt.NDArray[np.float64]

@@ -26,9 +26,9 @@ from rankfold.methods.svd.orientation import (
     ADAPTIVE_WIDTH,
     adaptive_width,
     block_width,
-    lies_along,
     long_side,
     orientation_of,
+    sweeps_stored_entries,
 )
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
@@ -290,7 +290,7 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     dimensions, fullest = solver.arrange(request, view, width), 0
     if is_complex(source):
         dimensions = dimensions.paired()
-    if solver.multiplies_stored and lies_along(view):
+    if solver.multiplies_stored and sweeps_stored_entries(view):
         sums = view.short if solver.keeps_square else dimensions.width
         dimensions, fullest = _arrange_stored(dimensions, view, 8 * view.short * sums)
     sample = Sample.of(view, dimensions.block)
@@ -434,7 +434,7 @@ class Weights:
         long_factor = request.rows or view.orientation is Orientation.COLUMNS
         eigenproblem = EIGENPROBLEM * view.short**3 / NOMINAL_LAPACK
         stored = compressed(view.source)
-        if stored is not None and lies_along(view):
+        if stored is not None and sweeps_stored_entries(view):
             share = stored.nnz / elements
             fused, statistics = (share * number_seconds(view, flops) for flops in (4 * width, 0))
             gram = statistics + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
@@ -483,7 +483,9 @@ def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
 
 def may_keep_square(request: Request, view: View) -> bool:
     """True if ``auto`` may plan for a square of the shorter side, in case ``krylov`` does not converge."""
-    return not (request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED)
+    return not (
+        request.adaptive or sweeps_stored_entries(view) or view.device != "cpu" or view.short > SQUARE_UNASKED
+    )
 
 
 def is_for_lanczos(request: Request, view: View, width: int) -> bool:

@@ -46,7 +46,7 @@ class NearestInTree(DeclaredFold):
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: queries of a panel, their lists in two orders, and checking and writing these."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + rows * self.k * (2 * 16 + 3 * 8)

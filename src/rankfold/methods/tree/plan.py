@@ -13,7 +13,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
-from rankfold.pipeline.planning.planner import Arrangement
+from rankfold.pipeline.planning.planner import FittedSweeps
 
 FEW_DIMENSIONS = 10
 """Most columns for a tree; above this nearly all leaves would be visited, and all pairs are compared."""
@@ -57,18 +57,18 @@ class TreeSweeps:
     driver_bytes: int = 0
     """Most memory of the leading process between sweeps, besides the tree."""
 
-    beside_bytes: int = 0
+    temporary_bytes: int = 0
     """Bytes that the leading process holds throughout besides the tree."""
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose as many threads as fit into memory in addition to the tree."""
-        held, building = held_bytes(self.reader) + self.beside_bytes, building_bytes(self.reader)
+        held, building = held_bytes(self.reader) + self.temporary_bytes, building_bytes(self.reader)
         task = max(fold.memory_bytes for _, fold, _, _ in self.folds)
         streams = max(fold.cut.stream_count for _, fold, _, _ in self.folds)
         room = budget.memory_bytes - RESERVE_BYTES - held
         concurrency = max(1, min(budget.threads, streams, room // task))
         panel_rows = max(fold.cut.panel_rows for _, fold, _, _ in self.folds)
-        return Arrangement(
+        return FittedSweeps(
             passes=(self._reading(held + building), *self._sweeps()),
             concurrency=concurrency,
             peak_bytes=RESERVE_BYTES + held + max(building, concurrency * task, self.driver_bytes),

@@ -18,7 +18,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def plan_tree(task: Neighbors, budget: Budget) -> Plan:
         (("nearest", fold, visited, lists * (2 + 2 * symmetric)),),
         2 * SORT_BYTES * symmetric,
     )
-    outline = Outline(
+    outline = TaskFacts(
         kind="knn",
         method="tree",
         source=task.left,

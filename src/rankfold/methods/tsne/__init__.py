@@ -7,7 +7,7 @@ repulsion   repulsion between all vertices
 grid        repulsion in a plane, by nodes and Fourier transforms
 descent     steps that move all vertices
 work        a descent run in this process, or by workers that exchange positions
-settling    new rows placed in an embedding that stays fixed
+transform   new rows placed in an embedding that stays fixed
 tsne        the task, and its plan
 tasks       makes tasks from the arguments of a caller
 warm        compiles Numba loops by running each once

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
+from rankfold.kernels.layout.descent import Affinities, Descent, Motion, descend, measure_descent
 from rankfold.methods.tsne.arguments import MEASURED, TsneArguments
-from rankfold.methods.tsne.edges import StoredPulls, entropies
+from rankfold.methods.tsne.edges import StoredAffinities, entropies
 from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of
 from rankfold.pipeline.errors import InputError
 
@@ -97,11 +97,11 @@ def exchange_steps(rows: int) -> int:
 
 
 @dataclass(slots=True)
-class Walk:
+class GradientDescent:
     """Descent of the vertices of one part, in a process that may share the work with others."""
 
     state: State
-    stored: StoredPulls
+    stored: StoredAffinities
     request: TsneArguments
     threads: int
     bounds: tuple[int, ...] = ()
@@ -215,7 +215,7 @@ class Walk:
 class _Mover:
     """Computes forces on the vertices of one part and moves them, piece by piece in each thread."""
 
-    pulls: Pulls
+    pulls: Affinities
     first: int
     last: int
     pushes: Float32
@@ -245,7 +245,7 @@ class _Mover:
 
         self._each(measure)
 
-    def _pulls(self, some: slice) -> Pulls:
+    def _pulls(self, some: slice) -> Affinities:
         return self.pulls.part(some.start, some.stop)
 
     def _each(self, work: Callable[[slice], None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.descent import Pulls
+from rankfold.kernels.layout.descent import Affinities
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.graph import NAME
 from rankfold.pipeline.storage.result import Result
@@ -26,13 +26,13 @@ def pulls_bytes(rows: int, vertices: int, edges: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPulls:
+class StoredAffinities:
     """Path of a stored affinity graph; picklable."""
 
     graph: Path
 
     @classmethod
-    def of(cls, graph: Result) -> StoredPulls:
+    def of(cls, graph: Result) -> StoredAffinities:
         """Affinity graph of a result."""
         return cls(graph.path / NAME)
 
@@ -40,7 +40,7 @@ class StoredPulls:
         """Number of edges before each vertex, and in all, (rows + 1,)."""
         return StoredRows(self.graph).pointers
 
-    def read(self, first: int, last: int) -> Pulls:
+    def read(self, first: int, last: int) -> Affinities:
         """Edges of vertices ``first:last``, in memory."""
         stored = StoredRows(self.graph)
         ends = stored.ends(first, last)
@@ -50,10 +50,10 @@ class StoredPulls:
         for some in stored.chunks(start, stop):
             own = slice(some.start - start, some.stop - start)
             weights[own], neighbors[own] = stored.weights(some), stored.columns(some)
-        return Pulls(ends - start, neighbors, weights)
+        return Affinities(ends - start, neighbors, weights)
 
 
-def entropies(pulls: Pulls) -> Float64:
+def entropies(pulls: Affinities) -> Float64:
     """``sum w log w`` over the edges of each vertex, (m,)."""
     count = len(pulls.pointers) - 1
     sums = np.empty(count)

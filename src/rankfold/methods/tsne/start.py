@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.umap.start import anywhere, place_added
+from rankfold.methods.umap.start import anywhere, extend_positions
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, g
         return np.asarray(WIDTH * noise, np.float32)
     places: Any = _unit(given)
     if len(given) < rows:
-        placed = place_added(places.astype(np.float32), anywhere(rows, columns, seed), graph, seed)
+        placed = extend_positions(places.astype(np.float32), anywhere(rows, columns, seed), graph, seed)
         places = _unit(placed.astype(np.float64))
     return np.asarray(WIDTH * (places + NOISE * noise), np.float32)
 

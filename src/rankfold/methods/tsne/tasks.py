@@ -10,7 +10,7 @@ from pathlib import Path
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
-from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -20,7 +20,7 @@ from rankfold.methods.task import Task
 from rankfold.methods.tsne.arguments import TsneArguments
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
-from rankfold.methods.umap.umap import TO_COME
+from rankfold.methods.umap.umap import PENDING_START
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
@@ -56,7 +56,7 @@ def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> T
     require_matrix(name, matrix)
     graph = _affinities(result, parameters)
     given = None
-    if not is_name and init is not TO_COME:
+    if not is_name and init is not PENDING_START:
         names = names_of_result(result.path, result.attrs, 0)
         given = given_positions(init, graph.lists.rows, parameters.n_components, names)
     task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)

@@ -16,11 +16,11 @@ from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.task import Output, count
 from rankfold.methods.tsne.arguments import TsneArguments
 from rankfold.methods.tsne.descent import State
-from rankfold.methods.tsne.edges import StoredPulls, pulls_bytes
+from rankfold.methods.tsne.edges import StoredAffinities, pulls_bytes
 from rankfold.methods.tsne.grid import NODE_BYTES, SPACING, GridRepulsion, most_nodes
 from rankfold.methods.tsne.repulsion import by_grid, by_tree, error_of, pushing_bytes, repulsion_of
 from rankfold.methods.tsne.start import start_positions
-from rankfold.methods.tsne.work import go_down
+from rankfold.methods.tsne.work import optimize
 from rankfold.methods.umap.start import digest, given_positions, spectral_positions
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -29,7 +29,7 @@ from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
@@ -106,7 +106,7 @@ class TsneTask:
 
     def plan(self, budget: Budget) -> Plan:
         """Plan of the descent, for the processes that it is split among."""
-        outline = Outline(
+        outline = TaskFacts(
             "tsne",
             self._method,
             self.source,
@@ -126,7 +126,7 @@ class TsneTask:
             return "tree"
         return "grid" if by_grid(self.rows, self.width) else "pairs"
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange one pass, by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
@@ -149,7 +149,7 @@ class TsneTask:
             exchange_bytes=self._exchange_bytes(parts) * self.parameters.steps,
         )
         each = RESERVE_BYTES + memory, memory, 3 * writes
-        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
+        return FittedSweeps((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
         """Number of processes that the descent is split among, of ``workers`` available."""
@@ -203,7 +203,9 @@ class TsneTask:
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         graph = Result(self.graph)
         graph.require_whole()
-        state = go_down(run, StoredPulls.of(graph), self.parameters, self._first_positions, self._parts(run))
+        state = optimize(
+            run, StoredAffinities.of(graph), self.parameters, self._first_positions, self._parts(run)
+        )
         positions = state.positions
         chunk = (self.chunk_rows, self.width)
         array = create_output(run.result, "embedding", positions.shape, np.float32, chunk)

@@ -10,7 +10,7 @@ import numpy as np
 from rankfold.kernels.graph.perplexity import affinities
 from rankfold.kernels.grid.nodes import Lattice, potentials_at, spread_charges
 from rankfold.kernels.grid.pairs import push_sums
-from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
+from rankfold.kernels.layout.descent import Affinities, Descent, Motion, descend, measure_descent
 from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
 from rankfold.kernels.sums.repulsion import Repulsion
 from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_tree
@@ -49,7 +49,7 @@ def _warm_new_rows(width: int) -> None:
 
 @functools.cache
 def _warm(width: int, index: np.dtype[Any]) -> None:
-    pulls = Pulls(np.arange(3), np.array([1, 0], index), np.ones(2, np.float32))
+    pulls = Affinities(np.arange(3), np.array([1, 0], index), np.ones(2, np.float32))
     positions, still = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
     now, motion = Descent(1.0, 1.0, 1.0, 0.5, 5.0), Motion(still.copy(), still.copy())
     descend(positions, 0, pulls, still, descent=now, motion=motion, out=still.copy())

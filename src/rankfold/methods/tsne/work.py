@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.tsne.arguments import TsneArguments
-from rankfold.methods.tsne.descent import State, Walk
-from rankfold.methods.tsne.edges import StoredPulls
+from rankfold.methods.tsne.descent import GradientDescent, State
+from rankfold.methods.tsne.edges import StoredAffinities
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
@@ -29,8 +29,8 @@ Float32 = npt.NDArray[np.float32]
 FOLDER, STATE, STEP = "descent", "state", "step"
 
 
-def go_down(
-    run: Run, stored: StoredPulls, request: TsneArguments, start: Callable[[], Float32], parts: range
+def optimize(
+    run: Run, stored: StoredAffinities, request: TsneArguments, start: Callable[[], Float32], parts: range
 ) -> State:
     """State at the end of a descent that resumes from an earlier checkpoint, or begins at ``start()``.
 
@@ -50,12 +50,12 @@ def go_down(
         run.worker_bytes = max(run.worker_bytes, peak)
         state = State.load(load_arrays(part))
     else:
-        _here(run, Walk(state, stored, request, run.concurrency), part)
+        _here(run, GradientDescent(state, stored, request, run.concurrency), part)
     run.seconds[FOLDER] = time.perf_counter() - began
     return state
 
 
-def _here(run: Run, walk: Walk, part: Path) -> None:
+def _here(run: Run, walk: GradientDescent, part: Path) -> None:
     """Run the whole descent in this process."""
     rows, last_save = len(walk.state.positions), time.monotonic()
 
@@ -71,7 +71,7 @@ def _here(run: Run, walk: Walk, part: Path) -> None:
 
 
 def _on_workers(
-    run: Run, stored: StoredPulls, request: TsneArguments, part: Path, rows: int, parts: range
+    run: Run, stored: StoredAffinities, request: TsneArguments, part: Path, rows: int, parts: range
 ) -> int:
     """Run the descent on workers, which save the last state at the path ``part``.
 
@@ -102,7 +102,7 @@ def _on_workers(
 class DescentWork:
     """Work of a team of processes: each moves the vertices of its part, the first one writes checkpoints."""
 
-    stored: StoredPulls
+    stored: StoredAffinities
     request: TsneArguments
     state: Path
     bounds: tuple[int, ...]
@@ -118,7 +118,9 @@ class DescentWork:
             )
         state, last_save = State.load(load_arrays(self.state)), time.monotonic()
         rows, part = len(state.positions), member.part
-        walk = Walk(state, self.stored, self.request, member.threads, self.bounds, part, member.swap)
+        walk = GradientDescent(
+            state, self.stored, self.request, member.threads, self.bounds, part, member.swap
+        )
 
         def told(is_whole: bool) -> None:
             nonlocal last_save

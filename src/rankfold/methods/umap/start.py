@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows, row_spans
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.umap.apart import place_components
+from rankfold.methods.umap.component_boxes import place_components
 from rankfold.pipeline.data.named_objects import names_along
 from rankfold.pipeline.data.names import Names, find_places, names_of_result
 from rankfold.pipeline.errors import InputError
@@ -90,7 +90,7 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -
     return _with_noise(_unit_box(given), seed)
 
 
-def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Float32:
+def extend_positions(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Float32:
     """Initial positions of all rows, of which the first rows have given ones.
 
     A row gets the mean of its neighbors that have positions, by weight. One whose neighbors have none waits
@@ -110,7 +110,7 @@ def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Fl
     positions, rows = anywhere, len(anywhere)
     positions[: len(first)] = first
     placed = np.arange(rows) < len(first)
-    stored, noise = StoredRows(graph), a_little_apart(seed, (len(first), rows), first.shape[1])
+    stored, noise = StoredRows(graph), jitter(seed, (len(first), rows), first.shape[1])
     while True:
         found: list[tuple[Any, Any]] = []
         for top, bottom in row_spans([stored]):
@@ -150,12 +150,12 @@ def _unit_box(given: Float64) -> Float64:
 
 def _with_noise(unit: Float64, seed: int) -> Float32:
     """Positions in the unit box, scaled to a box of ten, with noise."""
-    noise = a_little_apart(seed, (0, len(unit)), unit.shape[1])
+    noise = jitter(seed, (0, len(unit)), unit.shape[1])
     positions: Float32 = (WIDTH * unit + noise).astype(np.float32)
     return positions
 
 
-def a_little_apart(seed: int, rows: tuple[int, int], columns: int) -> Float64:
+def jitter(seed: int, rows: tuple[int, int], columns: int) -> Float64:
     """Noise for rows ``rows[0]:rows[1]``, which separates those that begin in one place."""
     return NOISE * gaussian_rows(seed, Purpose.LAYOUT_START, rows, columns)
 

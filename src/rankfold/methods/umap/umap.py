@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
-from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.combination.combined import most_edges
@@ -36,8 +36,8 @@ from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.start import (
     anywhere,
     digest,
+    extend_positions,
     given_positions,
-    place_added,
     spectral_positions,
     start_positions,
 )
@@ -51,7 +51,7 @@ from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.units import format_bytes
@@ -74,7 +74,7 @@ MOST_ROWS = 2**32
 """Number of rows that random numbers of 32 bits can tell apart."""
 
 
-TO_COME = object()
+PENDING_START = object()
 """Placeholder for initial positions that are not there yet when a plan is made."""
 
 
@@ -145,7 +145,7 @@ class UmapTask:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the layout, for the processes that it is split among."""
         width = self.parameters.n_components
-        outline = Outline(
+        outline = TaskFacts(
             "umap",
             "sgd",
             self.source,
@@ -159,7 +159,7 @@ class UmapTask:
         )
         return plan_task(outline, self, budget)
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange one pass, by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
@@ -180,7 +180,7 @@ class UmapTask:
             exchange_bytes=self._exchange_bytes(parts) * self.epochs,
         )
         each = RESERVE_BYTES + memory, memory, writes
-        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
+        return FittedSweeps((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
         """Number of processes that the layout is split among, of ``workers`` available."""
@@ -286,7 +286,7 @@ class UmapTask:
             return first, {"rows_at_random": count} if self.parameters.init == SPECTRAL else {}
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         everywhere = anywhere(self.rows, columns, seed)
-        return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
+        return extend_positions(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
         """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
@@ -332,7 +332,7 @@ def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Ta
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
     given = None
-    if not is_name and init is not TO_COME:
+    if not is_name and init is not PENDING_START:
         names = names_of_result(result.path, result.attrs, 0)
         given = given_positions(init, rows, parameters.n_components, names)
     if kind == "knn":

@@ -6,7 +6,7 @@ dtypes            shapes and types that a matrix may have; conversion to another
 view              a matrix seen as long side x short side, whichever of them the rows are
 stacked           an array of more axes as a matrix
 selection         some rows and columns of a matrix, as a matrix
-picks             selected indices along an axis: slices, masks, lists
+index_selection   selected indices along an axis: slices, masks, lists
 missing_columns   a matrix without columns that are NaN throughout
 missing_rows      a matrix without rows that are NaN throughout
 meaning           rules that decode stored values, from the attributes of an array
@@ -20,6 +20,6 @@ longitudes        labels that are degrees of longitude
 runs              indices as runs (first, count, step), as facts of a result keep them
 pandas_index      an index of pandas, rebuilt from its names as text
 real_parts        a complex matrix as a real one, of its real and imaginary parts
-places            the position of an element in the array that a matrix was made from
+origin            the position of an element in the array that a matrix was made from
 describe          a description of a store, for people
 """

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.row_marks import RowMarks
+from rankfold.pipeline.data.index_selection import pick
 from rankfold.pipeline.data.names import Names
-from rankfold.pipeline.data.picks import pick
 from rankfold.pipeline.data.selection import SelectedSource, steps, unit
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError

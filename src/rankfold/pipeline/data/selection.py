@@ -24,7 +24,7 @@ from rankfold.pipeline.chunks.lazy_array import LazyArray, in_one_line
 from rankfold.pipeline.chunks.reads import SKIP_BYTES
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
+from rankfold.pipeline.data.index_selection import Fetch, Part, Picks, Selection, pick
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,

@@ -183,7 +183,7 @@ class DeclaredFold:
         raise TypeError(f"{type(self).__name__} adds nothing up")
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step, besides buffers and sums: temporaries, copies of LAPACK, panels."""
         return 0
 
@@ -191,7 +191,7 @@ class DeclaredFold:
     def memory_bytes(self) -> int:
         """Most memory of a segment: a workspace, and two accumulators, which a merge holds besides it."""
         buffers = sum(each.nbytes for each in self.buffers().values())
-        return buffers + self.beside_bytes + 2 * self.accumulator_bytes
+        return buffers + self.temporary_bytes + 2 * self.accumulator_bytes
 
     @property
     def accumulator_bytes(self) -> int:
@@ -202,7 +202,7 @@ class DeclaredFold:
     def device_bytes(self) -> int:
         """Most memory of a device: buffers, additional bytes of steps, and one set of sums."""
         rooms = [*self.buffers().values(), *(each for each in self.sums().values() if not each.on_host)]
-        return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.beside_bytes
+        return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.temporary_bytes
 
     def start(self) -> State:
         """Sums of a stream before its first panel, by name."""
@@ -265,7 +265,7 @@ def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tu
 WAITING_SHARE = 0.2
 """Least share of the work on a panel that a read must wait for to be worth a thread of its own."""
 
-LOOK_ANEW = 64
+PANELS_BETWEEN_PROBES = 64
 """Panels between two reads that are timed without a competing thread."""
 
 
@@ -274,7 +274,8 @@ def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tup
 
     A read from the page cache is a copy: a thread for it would only compete with the products for the same
     cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is recognized
-    by its wall time beyond its processor time, which is measured again every ``LOOK_ANEW`` panels.
+    by its wall time beyond its processor time, which is measured again every ``PANELS_BETWEEN_PROBES``
+    panels.
     """
     read_wait, work_time = 0.0, 0.0
     pending: Future[float] | None = None
@@ -284,7 +285,7 @@ def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tup
             slot = panel % fold.slots
             read_wait = _read(fold, work, start, stop, slot) if pending is None else pending.result()
             pending = None
-            ahead = fold.slots > 1 and panel + 1 < until and panel % LOOK_ANEW
+            ahead = fold.slots > 1 and panel + 1 < until and panel % PANELS_BETWEEN_PROBES
             if ahead and read_wait > WAITING_SHARE * work_time:
                 pending = reader.submit(_read, fold, work, *fold.cut.panel(panel + 1), 1 - slot)
             began = time.perf_counter()

@@ -32,7 +32,14 @@ from rankfold.pipeline.engine.device import HOST, Device, Kernel, device_of, run
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.engine.sweep import LEASE, SEGMENT_SECONDS, TURNS, SetBack, require_ours, short
+from rankfold.pipeline.engine.sweep import (
+    LEASE,
+    MOST_RETRIES,
+    SEGMENT_SECONDS,
+    StreamRolledBack,
+    require_ours,
+    short,
+)
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.storage.checkpoint import State, load_if_whole, make_folder, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
@@ -121,15 +128,17 @@ class PairSweep:
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
-        for turn in range(TURNS):
+        for turn in range(MOST_RETRIES):
             # No task runs now: without a lease, a worker that was thought dead cannot set back what is
             # complete.
             save_json(self.folder / LEASE, None, durable=False)
             met, begun = self._met(), False
             left = sum(map(self._row_pairs, self._graphs(met)))
             for part in self._graphs(met):
-                if turn == TURNS - 1:
-                    raise SetBack(f"accumulators in {self.folder} were set back; the same command goes on")
+                if turn == MOST_RETRIES - 1:
+                    raise StreamRolledBack(
+                        f"accumulators in {self.folder} were set back; the same command goes on"
+                    )
                 report |= self._carry_out(part, scheduler, functools.partial(tell, left))
                 left, begun = left - self._row_pairs(part), True
             if not begun:

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold._version import __version__
-from rankfold.pipeline.data.places import layout_of
+from rankfold.pipeline.data.origin import layout_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.disk import bytes_under
+from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.fold import Fold
-from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import TOTAL, Sweep
@@ -69,7 +69,7 @@ class Run:
     memory_bytes: int = 0
     """Working memory of each process."""
 
-    keeping: Keeping = field(default_factory=Keeping)
+    keeping: FilePolicy = field(default_factory=FilePolicy)
     edition: int = 1
     """Edition of the method: a number that rises when the same request gets other bytes."""
 

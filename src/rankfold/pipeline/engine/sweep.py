@@ -31,8 +31,8 @@ from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, st
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.device import HOST, Device, Report, device_of, refuse_mixed, runs_on_device
+from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.fold import Fold, panels_of
-from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, Interrupted
@@ -55,7 +55,7 @@ SEGMENT_SECONDS = 20.0
 FAN_IN = 8
 """Streams merged by one task, one after the other: two accumulators are in memory, however many streams."""
 
-TURNS = 5
+MOST_RETRIES = 5
 """Turns after which a sweep is given up; a new turn begins whenever a stream was set back."""
 
 TOTAL = "total.part"
@@ -94,7 +94,7 @@ class Sweep:
     folder: Path
     concurrency: int
     journal: Journal = field(default_factory=Journal)
-    keeping: Keeping = field(default_factory=Keeping)
+    keeping: FilePolicy = field(default_factory=FilePolicy)
     device: str = "cpu"
     """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
@@ -129,19 +129,19 @@ class Sweep:
     ) -> tuple[State, int]:
         """Fold and merge until all streams are done; returns the sums, and the peak memory in bytes.
 
-        If a checkpoint was damaged or set back, another turn begins, up to ``TURNS`` in all.
+        If a checkpoint was damaged or set back, another turn begins, up to ``MOST_RETRIES`` in all.
         """
         make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
-        for turn in range(TURNS):
+        for turn in range(MOST_RETRIES):
             try:
                 peak = max(peak, self._carry_out(scheduler, progress))
                 return self._root_state(), peak
-            except (SetBack, DamagedStateError) as error:
+            except (StreamRolledBack, DamagedStateError) as error:
                 # Files of another sweep are not made again here.
-                own = isinstance(error, SetBack) or self.folder in error.path.parents
-                if turn + 1 == TURNS or not own:
+                own = isinstance(error, StreamRolledBack) or self.folder in error.path.parents
+                if turn + 1 == MOST_RETRIES or not own:
                     raise
         raise AssertionError("the last turn returns or raises")
 
@@ -301,7 +301,7 @@ class Sweep:
         return lambda: progress(self.name, at, rows) if progress and (at := own.rows_done) < rows else None
 
 
-class SetBack(Interrupted):
+class StreamRolledBack(Interrupted):
     """A stream is short of its end: a writer thought dead has replaced its checkpoint by an older one."""
 
 
@@ -391,17 +391,19 @@ def _resume(fold: Fold, path: Path, first: int, place: Device) -> tuple[State, i
 def _load_part(path: Path, end: int | None) -> State:
     """Sums and ledger of a stream or of a merge, from its file.
 
-    ``end`` is the panel at which a stream ends, None for a merge. Raises ``SetBack`` if the file is not
-    complete.
+    ``end`` is the panel at which a stream ends, None for a merge. Raises ``StreamRolledBack`` if the file is
+    not complete.
     """
     state = load_if_whole(path)
     if state is None:
-        raise SetBack(f"{path} is not whole any more; the same command makes it again")
+        raise StreamRolledBack(f"{path} is not whole any more; the same command makes it again")
     if end is None:
         return state
     state.pop(_CORE)
     if int(state.pop(_NEXT)) != end:
-        raise SetBack(f"{path} was set back to a panel before {end}; the same command goes on from there")
+        raise StreamRolledBack(
+            f"{path} was set back to a panel before {end}; the same command goes on from there"
+        )
     return state
 
 

@@ -24,9 +24,9 @@ from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, So
 from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, cells_of, mark_of, require_free
 from rankfold.pipeline.exporting.outcome import Outcome
 from rankfold.pipeline.formats.cell_frames import index_of, is_records
-from rankfold.pipeline.formats.handles import library, open_hdf5, refuse_damage
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.open_files import library, open_hdf5, refuse_damage
 from rankfold.pipeline.regular import open_descriptor, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes

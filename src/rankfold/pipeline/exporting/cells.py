@@ -50,8 +50,8 @@ from rankfold.pipeline.exporting.outcome import (
     spread,
     whole_length,
 )
-from rankfold.pipeline.formats.handles import library
-from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.formats.open_files import library
+from rankfold.pipeline.prepare.parse import parse_steps
 
 Array = npt.NDArray[Any]
 

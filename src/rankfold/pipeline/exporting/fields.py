@@ -35,7 +35,7 @@ from rankfold.pipeline.exporting.outcome import (
     names_in,
     whole_length,
 )
-from rankfold.pipeline.formats.handles import library, opened
+from rankfold.pipeline.formats.open_files import library, opened
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.affine import affine_of, keeps_numbers
 from rankfold.pipeline.regular import is_regular

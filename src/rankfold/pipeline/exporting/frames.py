@@ -21,7 +21,7 @@ from rankfold.pipeline.exporting.outcome import (
     require_length,
     whole_length,
 )
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 

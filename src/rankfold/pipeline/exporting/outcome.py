@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, names_of_result, require_order
-from rankfold.pipeline.data.places import places_in_words
+from rankfold.pipeline.data.origin import places_in_words
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.affine import columns_left
 

@@ -17,7 +17,7 @@
     frame_columns  data frames of AnnData as matrices
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
-    handles    choice of a dataset in a file, files that stay open, optional libraries
+    open_files  choice of a dataset in a file, files that stay open, optional libraries
     tables     .csv, .txt and .parquet files and their like
     packed     text files that may be compressed
     series     several files as one matrix
@@ -41,11 +41,11 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.pipeline.chunks.absence import CHOICES
+from rankfold.pipeline.data.index_selection import Selection
 from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import Axis
-from rankfold.pipeline.data.picks import Selection
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
@@ -74,7 +74,6 @@ from rankfold.pipeline.formats.frames import (
     plain_columns,
     split_names,
 )
-from rankfold.pipeline.formats.handles import by_name, mask_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
 from rankfold.pipeline.formats.latitudes import with_latitudes
@@ -88,6 +87,7 @@ from rankfold.pipeline.formats.locate import (
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
+from rankfold.pipeline.formats.open_files import by_name, mask_of
 from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
@@ -97,8 +97,8 @@ from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.vectors import array_of_vectors, frame_of_arrow, is_arrow, vector_column
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
+from rankfold.pipeline.prepare.parse import Prepare, parse_steps
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
-from rankfold.pipeline.prepare.words import Prepare, parse_steps
 from rankfold.pipeline.text import shell_words
 
 __all__ = ["ViewOptions", "open_source"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rankfold.pipeline.data.names import Axis
-from rankfold.pipeline.data.places import attributes_of, names_of
+from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import StackedSource, axis_of
 from rankfold.pipeline.errors import RankfoldError, SeveralAxesError

@@ -35,14 +35,6 @@ from rankfold.pipeline.data.stacked import Rows, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.frame_columns import frame_volume
-from rankfold.pipeline.formats.handles import (
-    Handles,
-    file_fingerprint,
-    library,
-    open_hdf5,
-    refuse_damage,
-    require_regular_parts,
-)
 from rankfold.pipeline.formats.hdf5_contents import (
     HDF5_SUFFIXES,
     Found,
@@ -51,6 +43,14 @@ from rankfold.pipeline.formats.hdf5_contents import (
 )
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, hdf5_axis
+from rankfold.pipeline.formats.open_files import (
+    Handles,
+    file_fingerprint,
+    library,
+    open_hdf5,
+    refuse_damage,
+    require_regular_parts,
+)
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
 

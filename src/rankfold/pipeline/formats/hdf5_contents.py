@@ -30,8 +30,8 @@ from rankfold.pipeline.formats import cell_ranger
 from rankfold.pipeline.formats.cell_frames import text_of
 from rankfold.pipeline.formats.csr import ENCODINGS
 from rankfold.pipeline.formats.frame_columns import is_frame_group
-from rankfold.pipeline.formats.handles import choose, list_names
 from rankfold.pipeline.formats.naming import is_loom
+from rankfold.pipeline.formats.open_files import choose, list_names
 
 HDF5_SUFFIXES = (".h5", ".hdf5", ".h5ad", ".h5mu", ".he5", ".loom", ".mat")
 """Endings of names of HDF5 files."""

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Axis
-from rankfold.pipeline.data.places import column_coordinate, column_coordinates, names_of
+from rankfold.pipeline.data.origin import column_coordinate, column_coordinates, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.handles import Coordinate, coordinate_of, coordinates_of, plane_of
+from rankfold.pipeline.formats.open_files import Coordinate, coordinate_of, coordinates_of, plane_of
 from rankfold.pipeline.prepare.given_weights import Coslat
-from rankfold.pipeline.prepare.words import Steps
+from rankfold.pipeline.prepare.parse import Steps
 
 Float64 = npt.NDArray[np.float64]
 

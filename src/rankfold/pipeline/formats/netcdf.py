@@ -44,7 +44,9 @@ from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.arrays import array_source, array_volume
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
-from rankfold.pipeline.formats.handles import (
+from rankfold.pipeline.formats.hdf5 import require_hdf5
+from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
+from rankfold.pipeline.formats.open_files import (
     Handles,
     choose,
     file_fingerprint,
@@ -52,8 +54,6 @@ from rankfold.pipeline.formats.handles import (
     library,
     list_names,
 )
-from rankfold.pipeline.formats.hdf5 import require_hdf5
-from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
 from rankfold.pipeline.regular import open_regular
 
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import attributes_of_result, names_of_result
-from rankfold.pipeline.data.places import attributes_of, names_of
+from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import SeveralAxesError
 from rankfold.pipeline.formats import open_source

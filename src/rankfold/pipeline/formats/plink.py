@@ -34,7 +34,7 @@ from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.formats.handles import file_version
+from rankfold.pipeline.formats.open_files import file_version
 from rankfold.pipeline.regular import bounded_lines, open_regular
 
 MAGIC = b"\x6c\x1b"

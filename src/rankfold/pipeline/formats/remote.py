@@ -41,9 +41,9 @@ from rankfold.pipeline.errors import (
     SourceNotFoundError,
     UnreachableError,
 )
-from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
 from rankfold.pipeline.formats.naming import UNREADABLE, axis_in
+from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,

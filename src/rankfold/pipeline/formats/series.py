@@ -25,7 +25,7 @@ from rankfold.pipeline.data.decoded import DecodedVolume
 from rankfold.pipeline.data.dtypes import ConvertedSource, require_digits
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Names
-from rankfold.pipeline.data.places import attributes_of, names_of
+from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import (
     MOST_FILES,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import cut, require_digits
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.formats.tables.parquet import is_list, storage_of
 
 Array = npt.NDArray[Any]

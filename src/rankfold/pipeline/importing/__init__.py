@@ -33,7 +33,7 @@ import numpy as np
 from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
 from rankfold.pipeline.data.names import Axis, Names, names_as_json
-from rankfold.pipeline.data.places import attributes_of, names_of
+from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.engine.memory import bound_heaps
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError, RankfoldError

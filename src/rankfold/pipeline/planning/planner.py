@@ -28,7 +28,7 @@ from rankfold.pipeline.wording import argument
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class TaskFacts:
     """Facts on a task that do not depend on the budget, from which its plan is made."""
 
     kind: str
@@ -58,7 +58,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class FittedSweeps:
     """Sweeps of a task as arranged for a budget: passes, segments at once, and memory."""
 
     passes: tuple[Pass, ...]
@@ -82,12 +82,12 @@ class Arrangement:
 class Sweeps(Protocol):
     """Sweeps of a task that can be arranged in any budget."""
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange the sweeps in a budget, or in the least memory possible if that is more."""
 
 
 def plan_task(
-    outline: Outline,
+    outline: TaskFacts,
     sweeps: Sweeps,
     budget: Budget,
     way_out: Callable[[], str] = lambda: "",
@@ -152,7 +152,7 @@ def plan_task(
     )
 
 
-def _has_room(arrangement: Arrangement, budget: Budget) -> bool:
+def _has_room(arrangement: FittedSweeps, budget: Budget) -> bool:
     return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
 
 
@@ -210,9 +210,9 @@ def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
 class FixedSweeps:
     """Sweeps whose arrangement does not depend on the budget."""
 
-    arrangement: Arrangement
+    arrangement: FittedSweeps
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """The given arrangement, for any budget."""
         return self.arrangement
 
@@ -235,7 +235,7 @@ class PanelSweeps:
     likely: Callable[[int], int] = lambda most: most
     """Function that gives the likely number of passes over the matrix, from the most."""
 
-    def arrange(self, budget: Budget) -> Arrangement:
+    def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange as many segments at once as fit in the budget, with two panel buffers each if these fit."""
         sweeps_of = functools.cache(self.sweeps_of)
         concurrency, slots, peak = fit(sweeps_of, self.driver_bytes, budget)
@@ -244,7 +244,7 @@ class PanelSweeps:
             max(each.streams for each in passes),
             sum(each.over == "matrix" for each in passes),
         )
-        return Arrangement(
+        return FittedSweeps(
             passes,
             concurrency,
             peak,
@@ -268,7 +268,7 @@ class PlannedFold(Fold, Protocol):
 
 
 def one_sweep(
-    outline: Outline,
+    outline: TaskFacts,
     fold_of: Callable[[int], PlannedFold],
     *,
     flops: float,
@@ -276,15 +276,15 @@ def one_sweep(
     accumulator_bytes: int,
     writes_bytes: int = 0,
     stored: tuple[int, int] = (0, 0),
-    beside_bytes: int = 0,
+    temporary_bytes: int = 0,
 ) -> PanelSweeps:
     """A single pass over the matrix, by the fold that ``fold_of`` makes for a number of panel buffers.
 
     ``stored`` are the number of stored entries of a sparse matrix, and their bytes, if only these are read;
-    ``beside_bytes`` are read in addition to the matrix.
+    ``temporary_bytes`` are read in addition to the matrix.
     """
     source = outline.source
-    reads = beside_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
+    reads = temporary_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
 
     def sweeps_of(slots: int) -> list[Pass]:
         sweep = numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)

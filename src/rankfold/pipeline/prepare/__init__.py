@@ -9,7 +9,7 @@ given_weights      weights of columns and rows that a caller gives
 chosen_columns     steps that keep some of the columns
 local_regression   a smooth curve through points
 gaps               marks of missing values, and completion of rows by a model of low rank
-words              steps as text, and their registry
+parse              steps as text, and their registry
 centered_rows      rows less their own mean, as correlation compares them
 prepared           a matrix whose values go through steps whenever they are read
 affine             shift and factor that steps applied to columns, and their inverse

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import CHOOSING
-from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.prepare.parse import parse_steps
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from rankfold.pipeline.data.names import (
     names_as_json,
     turned_axis,
 )
-from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
+from rankfold.pipeline.data.origin import attributes_of, names_of, wrappers
 from rankfold.pipeline.data.selection import SelectedSource, select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.named_objects import names_of_values
 from rankfold.pipeline.data.names import Names, require_order
-from rankfold.pipeline.data.places import kept_columns, kept_rows, names_of
+from rankfold.pipeline.data.origin import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.prepare.measured_rows import Fitted

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.places import columns_in_words
+from rankfold.pipeline.data.origin import columns_in_words
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted

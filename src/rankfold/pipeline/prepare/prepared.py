@@ -22,7 +22,7 @@ from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import note_digits
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.picks import Selection, pick
+from rankfold.pipeline.data.index_selection import Selection, pick
 from rankfold.pipeline.data.selection import Readable, select
 from rankfold.pipeline.data.source import (
     CompressedSource,
@@ -41,8 +41,8 @@ from rankfold.pipeline.errors import DataError, InputError, RankfoldError
 from rankfold.pipeline.law import REMEDY, first_outside
 from rankfold.pipeline.prepare.chosen_columns import TakeColumns
 from rankfold.pipeline.prepare.gaps import CompleteRows
+from rankfold.pipeline.prepare.parse import Steps, in_words, parse_steps
 from rankfold.pipeline.prepare.steps import Numbers, Step
-from rankfold.pipeline.prepare.words import Steps, in_words, parse_steps
 
 Array = npt.NDArray[Any]
 Fitted = Mapping[str, Array]

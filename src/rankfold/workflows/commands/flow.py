@@ -48,8 +48,8 @@ class ConsoleListener:
     def ends(self, verdict: StagePlan, record: Record) -> None:
         """Print the warnings and the summary of the stage's result."""
         import rankfold
+        from rankfold.workflows.messages import in_file
         from rankfold.workflows.results import summary
-        from rankfold.workflows.wording import in_file
 
         if verdict.step.stage.method == "import":
             lines = f"{verdict.path}: done"
@@ -103,7 +103,7 @@ def run(
     from rankfold.workflows.flows.record import LOCK, Record
     from rankfold.workflows.flows.run import AtWork, run_flow
     from rankfold.workflows.monitoring.news import news
-    from rankfold.workflows.operations.holder import holder_of
+    from rankfold.workflows.operations.lock_owner import holder_of
 
     began, workflow = time.monotonic(), Workflow.read(flow, cluster)
     if show:
@@ -169,6 +169,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """How far a workflow is, or a command; what a finished result is."""
+    from rankfold.workflows.operations.running import find_work
     from rankfold.workflows.operations.status import (
         job_facts,
         job_lines,
@@ -177,7 +178,6 @@ def status(
         standings,
         status_table,
     )
-    from rankfold.workflows.operations.whereabouts import find_work
 
     work = find_work(where)
     if work.output is not None:

@@ -142,8 +142,8 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
 
 def _say_how_far(output: Path, *, as_json: bool) -> None:
     """Print, for an unfinished output, what ``rankfold status`` prints."""
+    from rankfold.workflows.operations.running import find_work
     from rankfold.workflows.operations.status import output_facts, output_lines
-    from rankfold.workflows.operations.whereabouts import find_work
 
     work = find_work(output)
     say(json_text(output_facts(work), indent=1) if as_json else Lines(*output_lines(work)))

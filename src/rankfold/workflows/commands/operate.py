@@ -28,7 +28,7 @@ def logs(
 ) -> None:
     """Where logs of a job and its workers lie, and their last lines."""
     from rankfold.workflows.operations.logs import Follower
-    from rankfold.workflows.operations.whereabouts import find_work
+    from rankfold.workflows.operations.running import find_work
 
     work = find_work(where)
     follower = Follower(work, stage, say)
@@ -48,8 +48,8 @@ def logs(
 def cancel(where: Where) -> None:
     """End what runs, and leave no job behind."""
     from rankfold.cluster.slurm.queue import list_jobs
-    from rankfold.workflows.operations.ending import end
-    from rankfold.workflows.operations.whereabouts import find_work
+    from rankfold.workflows.operations.cancel import end
+    from rankfold.workflows.operations.running import find_work
 
     work = find_work(where)
     lines = end(work)

@@ -42,8 +42,8 @@ from rankfold.workflows.flows.stage_models import (
     Text,
     Where,
 )
+from rankfold.workflows.messages import in_file
 from rankfold.workflows.operations.timetable import Schedule
-from rankfold.workflows.wording import in_file
 
 # The file ----------------------------------------------------------------------------------------
 

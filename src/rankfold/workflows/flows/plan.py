@@ -12,7 +12,7 @@ from rankfold._version import __version__
 from rankfold.api.execute import identity_of as whole_identity
 from rankfold.api.identity import argument_of
 from rankfold.cluster.executor import Executor, choose_executor
-from rankfold.methods.growth.growth import Growing, grow
+from rankfold.methods.growth.growth import ContinuedTask, grow
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task, make_plan
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, OutputError, RankfoldError
@@ -39,7 +39,7 @@ from rankfold.workflows.flows.stage_tasks import (
     expected_result,
     task_of,
 )
-from rankfold.workflows.wording import with_place
+from rankfold.workflows.messages import with_place
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
@@ -292,7 +292,7 @@ def _decide(
                 return StagePlan(step, "skip", ("no new rows",), path, work), StageResult(path, True)
             work = growing
         action, reasons = decide_action(work, step, path, device, ours=ours)
-        if action == "run" and isinstance(work, Growing) and work.replaces:
+        if action == "run" and isinstance(work, ContinuedTask) and work.replaces:
             reasons = (_news(work),)
     if action == "skip":
         return StagePlan(step, action, reasons, path, work), StageResult(path, True)
@@ -302,7 +302,7 @@ def _decide(
     return StagePlan(step, action, reasons, path, work), expected_result(step.name, path, work)
 
 
-def _news(work: Growing) -> str:
+def _news(work: ContinuedTask) -> str:
     """Reason why a stage with ``grows`` runs: the number of new rows, or that earlier rows have changed."""
     return f"{work.new_rows} new rows" if work.origin else "rows changed that it stands on"
 

@@ -33,10 +33,10 @@ from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults, rows_of
 from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
+from rankfold.workflows.messages import in_file, with_place
 from rankfold.workflows.monitoring.metrics import write_metrics
 from rankfold.workflows.monitoring.outcome import outcome_of
 from rankfold.workflows.reporting import exit_code_of
-from rankfold.workflows.wording import in_file, with_place
 
 LOG = logging.getLogger("rankfold")
 

@@ -22,8 +22,8 @@ from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.registry import METHODS, Input, Method
 from rankfold.methods.task import Output, Task
-from rankfold.methods.umap.umap import TO_COME
-from rankfold.pipeline.data.places import layout_of
+from rankfold.methods.umap.umap import PENDING_START
+from rankfold.pipeline.data.origin import layout_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
@@ -37,7 +37,7 @@ from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.graph import Reference, resolve, words_for
 from rankfold.workflows.flows.stage_models import BaseStage
-from rankfold.workflows.wording import in_file
+from rankfold.workflows.messages import in_file
 
 
 class NotKnownYet(Exception):
@@ -203,7 +203,7 @@ def _layout(stage: BaseStage, scene: StageInputs) -> Task:
     start = init if init in words_for(stage, "init") else scene.result(init)
     if not isinstance(start, StageResult):
         return METHODS[stage.method].task(neighbors, init=start, **arguments)
-    return METHODS[stage.method].task(neighbors, init=TO_COME, **arguments)
+    return METHODS[stage.method].task(neighbors, init=PENDING_START, **arguments)
 
 
 def _coordinates(stage: BaseStage, scene: StageInputs) -> Task:

@@ -15,7 +15,7 @@ from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import StagePlan
-from rankfold.workflows.wording import columns
+from rankfold.workflows.messages import columns
 
 WIDTH = 120
 """Characters in a line, unless names are long."""

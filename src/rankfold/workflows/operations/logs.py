@@ -15,7 +15,7 @@ from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.regular import open_regular, read_last_lines
 from rankfold.settings.yaml_file import no_such
-from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts
+from rankfold.workflows.operations.running import RUN, Work, with_parts
 
 NEWEST = 8
 """Most logs of workers that are shown for a run; a long run has as many logs as it had jobs."""

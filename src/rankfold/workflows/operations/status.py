@@ -16,11 +16,11 @@ from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults
-from rankfold.workflows.operations.holder import holder_of
-from rankfold.workflows.operations.whereabouts import Work
+from rankfold.workflows.messages import columns
+from rankfold.workflows.operations.lock_owner import holder_of
+from rankfold.workflows.operations.running import Work
 from rankfold.workflows.reports.history import History
 from rankfold.workflows.results import description, description_facts, result_at
-from rankfold.workflows.wording import columns
 
 HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when", "where")
 

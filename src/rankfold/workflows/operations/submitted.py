@@ -29,7 +29,7 @@ from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK as RUNNING
 from rankfold.workflows.flows.record import now
-from rankfold.workflows.operations.holder import holder_of
+from rankfold.workflows.operations.lock_owner import holder_of
 
 NOTE = "submitted.json"
 LOCK = "submitted.lock"

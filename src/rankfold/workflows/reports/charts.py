@@ -178,7 +178,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
     """Measured speed of each sweep, below the roofline of one core: its highest speeds
     of products and of reads.
     """
-    limits, points = facts["limits"], under_roof(facts)
+    limits, points = facts["limits"], roofline_points(facts)
     figure = new_figure(820, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 680)
     intensity = np.array([sweep["flops"] / sweep["bytes"] for _, sweep, _ in points])
@@ -221,7 +221,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
     return figure
 
 
-def under_roof(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
+def roofline_points(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
     """Sweeps that can be drawn in a roofline: name of the stage, facts of the sweep,
     and number of the stage.
     """

@@ -33,15 +33,15 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.text import Lines, json_text, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
-from rankfold.workflows.operations.whereabouts import find_work
+from rankfold.workflows.operations.running import find_work
 from rankfold.workflows.reports import tables
 from rankfold.workflows.reports.charts import (
     errors_by_step,
     memory_bars,
     roofline,
+    roofline_points,
     speedups,
     timeline,
-    under_roof,
 )
 from rankfold.workflows.reports.history import History, preparation
 from rankfold.workflows.reports.measures import report_facts, scaling_of, segment_counts
@@ -258,7 +258,7 @@ def _memory(about: Subject) -> list[Picture]:
 
 
 def _roof(facts: dict[str, Any]) -> list[Picture]:
-    if not under_roof(facts):
+    if not roofline_points(facts):
         return []
     draw = functools.partial(roofline, facts, "Speed of sweeps under the roof of a core")
     caption = (

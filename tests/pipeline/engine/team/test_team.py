@@ -14,7 +14,7 @@ import pytest
 from dask.delayed import Delayed
 from dask.threaded import get
 
-from rankfold.pipeline.engine.keeping import Keeping
+from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.sweep import LEASE
 from rankfold.pipeline.engine.team import team as module
 from rankfold.pipeline.engine.team.team import Member, Team
@@ -102,7 +102,7 @@ def team(folder: Path, *, most: int, least: int = 1, **how: Any) -> Team:
         saved = load_if_whole(state)
         return 0 if saved is None else int(saved["step"][0])
 
-    return Team("test", folder, folder, most, least, 2, Keeping(), Journal(), work, standing)
+    return Team("test", folder, folder, most, least, 2, FilePolicy(), Journal(), work, standing)
 
 
 def expected() -> np.ndarray[Any, Any]:

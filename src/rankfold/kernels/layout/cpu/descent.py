@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels.layout import descent as constants
-from rankfold.kernels.layout.descent import Descent, Motion, Pulls
+from rankfold.kernels.layout.descent import Affinities, Descent, Motion
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
@@ -34,7 +34,7 @@ REORDERED = {"reassoc", "contract", "nsz"}
 def descend(
     positions: Float32,
     first: int,
-    pulls: Pulls,
+    pulls: Affinities,
     push: Float32,
     *,
     descent: Descent,
@@ -48,7 +48,7 @@ def descend(
 
 
 def measure_descent(
-    positions: Float32, first: int, pulls: Pulls, push: Float32, *, descent: Descent, out: Float32
+    positions: Float32, first: int, pulls: Affinities, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
     """See the contract; scratch d numbers. Loss and squared length of the gradient of each vertex."""
     now = np.float32(descent.exaggeration), np.float32(descent.inverse)

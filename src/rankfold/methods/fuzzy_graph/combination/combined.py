@@ -29,7 +29,7 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.result import Result
 
@@ -86,8 +86,8 @@ class CombinedGraph:
             for name, writes in (("strongest", 0), ("weights", 8 * edges))
         )
         peak = RESERVE_BYTES + memory
-        arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
-        outline = Outline(
+        arrangement = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        outline = TaskFacts(
             str(self.identity["kind"]),
             "exact",
             self.source,

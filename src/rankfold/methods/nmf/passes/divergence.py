@@ -87,7 +87,7 @@ class DivergencePass(OverPanels):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of quotients of a grain, of a copy of them, and of products and bounds of an update."""
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)

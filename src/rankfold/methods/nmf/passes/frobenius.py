@@ -90,7 +90,7 @@ class NmfIteration:
         work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
         return work
 
-    def beside_bytes(self, rows: int) -> int:
+    def temporary_bytes(self, rows: int) -> int:
         """Bytes that solving rows takes in addition to the buffers."""
         item, rank = self.after.dtype.itemsize, self.rank
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
@@ -187,10 +187,10 @@ class NonnegativePass(OverPanels):
         return {**self.iteration.sums(self.panels.view.short), **checks}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a vector of ones, and those that solving rows takes in addition to the buffers."""
         rows = self.panels.grain_rows
-        return 8 * max(self.panels.view.short, rows) + self.iteration.beside_bytes(rows)
+        return 8 * max(self.panels.view.short, rows) + self.iteration.temporary_bytes(rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate buffers and panels, and compute arrays that follow from the constants."""
@@ -245,9 +245,9 @@ class CompressedPass(DeclaredFold):
         return self.iteration.sums(self.compressed.columns)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes that solving rows takes in addition to the buffers."""
-        return self.iteration.beside_bytes(self._grain_rows)
+        return self.iteration.temporary_bytes(self._grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate buffers, and compute arrays that follow from the constants."""

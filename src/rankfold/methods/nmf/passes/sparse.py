@@ -219,11 +219,11 @@ class SparseNonnegativePass(OverStoredFactors):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of solving lines, of rows in float64, and of copies of the stored numbers of a panel."""
         rows, rank = self.grain_lines, self.after.columns
         looks = self.panels.numbers * (24 * self.iteration.residual + 3 * self.first_pass)
-        solving = self.iteration.beside_bytes(rows) + 8 * rows * rank
+        solving = self.iteration.temporary_bytes(rows) + 8 * rows * rank
         return self.vector_bytes + solving + looks
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -299,7 +299,7 @@ class SparseDivergencePass(OverStoredFactors):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of products and bounds of an update, of rows in float64, and of copies of the numbers."""
         rows, rank, item = self.grain_lines, self.after.columns, self.after.dtype.itemsize
         update = 6 * item * rows * rank + 2 * 8 * rows * rank

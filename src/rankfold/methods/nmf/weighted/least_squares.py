@@ -140,7 +140,7 @@ class WeightedPass(OverWeightedPanels):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of masks, of the Gram matrix of a grain of L, and of copies of vectors."""
         return self.mask_bytes + 16 * self.rank**2 + 8 * 2 * (self.view.short + self.panels.grain_rows)
 

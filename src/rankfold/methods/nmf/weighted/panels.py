@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rankfold.methods.nmf.weighted.sources import PairedSource
 from rankfold.methods.parts.finite import BAD, count_bad, count_negative, join_bad
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels
-from rankfold.pipeline.data.places import place_of
+from rankfold.pipeline.data.origin import place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace

@@ -105,7 +105,7 @@ class WeightedRatios(OverWeightedPanels):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of masks, of products and bounds of an update, of transposed rows, and of vectors."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         item = self.after.dtype.itemsize

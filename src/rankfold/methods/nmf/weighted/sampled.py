@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rankfold.kernels.nonnegative.weighted_rows import descend_weighted_rows, pair_count, pair_products
 from rankfold.methods.nmf.alternation import SWEEPS, Factors, Model
 from rankfold.methods.nmf.row_solvers import FIRST_SWEEPS
-from rankfold.methods.nmf.start import sample_row_count, still_to_fall
+from rankfold.methods.nmf.start import remaining_decrease, sample_row_count
 from rankfold.methods.nmf.weighted.alternation import Weighting, improve_weighted_short
 from rankfold.methods.nmf.weighted.panels import is_by_rows
 from rankfold.methods.nmf.weighted.sources import PairedSource
@@ -85,7 +85,7 @@ def improve_start(weighting: Weighting, short: Float64) -> Float64:
         total = float(state["squares"][0])
         squares = max(float(state["residual"][0]) + update.change, 0.0)
         costs.append(float(np.sqrt(squares / total)) if total > 0 else 0.0)
-        if still_to_fall(costs) <= model.parameters.tol * costs[-1]:
+        if remaining_decrease(costs) <= model.parameters.tol * costs[-1]:
             break
     return factors.short
 

@@ -27,7 +27,7 @@ from rankfold.methods.svd.completion.low_rank_model import BLOCK_BYTES, as_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.task import Output
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.places import columns_in_words
+from rankfold.pipeline.data.origin import columns_in_words
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut

@@ -80,7 +80,7 @@ class CompletionPass(OverPanels):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Additional bytes of a step: four vectors along a row, and eight (k + 1, k + 1) matrices."""
         return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
 

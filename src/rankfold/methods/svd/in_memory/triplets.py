@@ -26,7 +26,7 @@ from rankfold.pipeline.storage.chunk_writer import write_long_rows
 
 Float64 = npt.NDArray[np.float64]
 
-STEEP = 1e-3
+LEAST_RATIO = 1e-3
 """Smallest singular value, relative to the largest, at which division by it leaves vectors orthogonal."""
 
 REFINEMENTS = 3
@@ -140,7 +140,7 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
     r = r_of_gram(image.T @ image)
     if r is not None:
         _, s, vt = np.linalg.svd(r)
-        if s[-1] > STEEP * s[0]:
+        if s[-1] > LEAST_RATIO * s[0]:
             return s, vt.T, image @ (vt.T / s)
     q, r = np.linalg.qr(image)
     u, s, vt = np.linalg.svd(r)

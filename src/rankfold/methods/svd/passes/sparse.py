@@ -110,10 +110,10 @@ class SparsePass(OverSparsePanels):
         return self.panels.view.orientation is Orientation.ROWS
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, of the shift of a slab's products, and of rows of the basis in float64."""
         slab = self.cut.panel_rows * slab_shape(1, self.y.columns, self.dtype)[2] * (not self._by_rows)
-        vectors: int = OverSparsePanels.beside_bytes.__get__(self)
+        vectors: int = OverSparsePanels.temporary_bytes.__get__(self)
         return (
             vectors
             + slab * (8 + self.dtype.itemsize)

@@ -54,10 +54,10 @@ class SparseGramPass(OverSparsePanels):
         return Given.of(self.given)
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, of the workspace of ``add_gram``, and of stored numbers times ``pow2_scale``."""
         short, rows, numbers = self.panels.view.short, self.cut.panel_rows, self.panels.numbers
-        vectors: int = OverSparsePanels.beside_bytes.__get__(self)
+        vectors: int = OverSparsePanels.temporary_bytes.__get__(self)
         full = max(ROOM, COLUMN_ROOM * short) + 8 * short**2 + 256 * (short + rows)
         return vectors + full + numbers * (NUMBER_ROOM + self.panels.view.dtype.itemsize)
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from rankfold.methods.parts.column_statistics import Statistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.narrow import NarrowR
 from rankfold.methods.parts.sample import sampled_columns
+from rankfold.methods.parts.scratch_gram import NarrowR
 from rankfold.methods.parts.start import NO_BLOCK, leading_block, tells_of_others
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation

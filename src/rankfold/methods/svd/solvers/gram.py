@@ -73,7 +73,7 @@ class GramPass(OverColumns):
         return {"product": Buffer((self.panels.view.short,) * 2), "shift": Given.of(self.shift)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors along either side of a grain."""
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 

@@ -32,13 +32,13 @@ from rankfold.methods.svd.error_estimates import (
     estimated_errors,
     rounding,
 )
-from rankfold.methods.svd.missing import RowSketch
 from rankfold.methods.svd.operator import Application, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, Convergence, errors_by_sketch, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, truncation_facts
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
+from rankfold.methods.svd.unseen_directions import RowSketch
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
 

@@ -133,7 +133,7 @@ class PreconditionedGram(OverWhitenedPanels):
         return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, of random columns and of the product of a grain."""
         return self.random_bytes + 8 * self.preconditioner.width**2
 
@@ -173,7 +173,7 @@ class PreconditionedFactor(OverWhitenedPanels):
         return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, of random columns, and of a grain below R, which LAPACK copies twice."""
         return self.random_bytes + self._stack_bytes
 
@@ -223,7 +223,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
         return {"gram": Sum((self.rank, self.rank)), **OverConditionedPanels.sums(self)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, of random columns, of a Gram matrix, and of a copy of the chunks to write."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.random_bytes + 8 * self.rank**2 + chunks
@@ -290,7 +290,7 @@ class PanelFactor(OverConditionedPanels):
         return {"r": Sum((self.width, self.width), join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of vectors, and of two copies that LAPACK makes of a grain below R."""
         return self.vectors_bytes + 2 * self._stack_bytes
 

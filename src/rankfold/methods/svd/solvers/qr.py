@@ -14,7 +14,7 @@ from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
 from rankfold.methods.svd.operator import begin
-from rankfold.methods.svd.orientation import leads_qr
+from rankfold.methods.svd.orientation import factors_leading_square
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
@@ -38,7 +38,7 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
     with one_blas_thread():
         view = layout.view
         centering, start = begin(run, layout, request)
-        if leads_qr(request, view):
+        if factors_leading_square(request, view):
             orthogonality: float | None = _wide(run, layout, request, centering)
         else:
             orthogonality = _tall(run, layout, request, centering, start)

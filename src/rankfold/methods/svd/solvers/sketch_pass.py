@@ -136,7 +136,7 @@ class SketchPass(OverConditionedPanels):
         return self.panels.view.short, self.panels.view.dtype
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of test vectors of a grain as they are drawn, and of its products in float64.
 
         Test vectors of the short side, as they are loaded, are freed before those of a grain and the sums

@@ -21,13 +21,13 @@ from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
-from rankfold.methods.svd.missing import RowSketch
 from rankfold.methods.svd.operator import Application, Block, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, Convergence, errors_by_sketch, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
+from rankfold.methods.svd.unseen_directions import RowSketch
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import save_arrays
 

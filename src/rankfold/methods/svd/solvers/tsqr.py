@@ -33,7 +33,7 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.long_factor import FromMatrix
-from rankfold.methods.svd.orientation import leads_qr
+from rankfold.methods.svd.orientation import factors_leading_square
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.preconditioned import (
@@ -63,7 +63,7 @@ Float64 = npt.NDArray[np.float64]
 MOST_MEAN_SHARE = 1e2
 """Ratio of the shift's squared error to a variance above which reflections replace their difference."""
 
-MILD = 30.0
+MOST_CONDITION = 30.0
 """Condition number up to which division by singular values, or by R, leaves columns orthonormal to 1e-14."""
 
 MOST_ROUNDING = 1e-8
@@ -117,7 +117,8 @@ def tsqr(
     Notes
     -----
     One pass of 3 m n^2 flops, if a sample gives a basis whose columns turn out independent; else one of
-    2 m n^2 by reflections, and if Q is wanted of a matrix whose condition exceeds ``MILD``, another.
+    2 m n^2 by reflections, and another if Q is wanted of a matrix whose condition exceeds
+    ``MOST_CONDITION``.
 
     References
     ----------
@@ -139,7 +140,7 @@ def tsqr(
     mean = layout.numbers_of(columns.mean) * centering.pow2_scale
     r[:, is_constant(r, mean, layout.view.long)] = 0
     basis = ColumnBasis.of(r, zero(short))
-    mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MILD
+    mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MOST_CONDITION
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
     w = expand(basis.weights) * centering.panel_factor(layout.view.orientation)
     offset, random = w.T @ mean_shift, layout.view.short - w.shape[1]
@@ -149,7 +150,7 @@ def tsqr(
         preconditioner = _save_basis(run, f"whitening-{attempt}", w, offset, start.shift, key, random=random)
         if not mild:
             inner = _reflect(run, layout, centering, preconditioner, f"reflections-{attempt}")
-        if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
+        if not random or _condition(inner) <= MOST_CONDITION:  # few rows may draw columns that nearly depend
             break
     return _scale_columns(layout, centering, _factorize(inner, basis, columns, preconditioner))
 
@@ -292,7 +293,7 @@ class Tsqr(Solver):
 
     def least_passes(self, request: Request, view: View) -> int:
         """One pass for R, and a second if the long factor is written."""
-        if leads_qr(request, view):
+        if factors_leading_square(request, view):
             return 1
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
@@ -310,7 +311,7 @@ class Tsqr(Solver):
         least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
         sums = max(8 * short**2, 4 * 2**20)
         grains = cut(grid, 8 * row_bytes, sums, least_rows=least, reads_per_byte=64, device=view.device)
-        return Dimensions(short, grains, chunk, 0 if leads_qr(request, view) else short)
+        return Dimensions(short, grains, chunk, 0 if factors_leading_square(request, view) else short)
 
     def basis_columns(self, strategy: Strategy) -> int:
         """0: no block is kept on scratch."""
@@ -396,7 +397,7 @@ def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
     by_gram = numbers_of("gram", gram, data, 0, 3 * elements * short)
     by_reflections = numbers_of("reflections", factor, data, 0, 2 * elements * short)
     sweeps = [by_gram, by_reflections] if strategy.sample.gives_block else [by_reflections]
-    if leads_qr(request, view):
+    if factors_leading_square(request, view):
         sweeps = []
     if request.rows or view.orientation is Orientation.COLUMNS:
         rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
@@ -404,7 +405,7 @@ def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
         arguments = (NOWHERE, NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
         write = WritePreconditionedRows(panels, centering, preconditioner, None, *arguments)
         sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
-        if leads_qr(request, view):
+        if factors_leading_square(request, view):
             return sweeps
         seconds = strategy.row_seconds(10 * short)
         again = PreconditionedFactor(panels, centering, preconditioner, None, seconds)

@@ -28,11 +28,11 @@ from dask.delayed import Delayed, delayed
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
-from rankfold.pipeline.engine.keeping import Keeping
+from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.memory import bytes_above_baseline
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.engine.sweep import LEASE, TURNS, require_ours, short
+from rankfold.pipeline.engine.sweep import LEASE, MOST_RETRIES, require_ours, short
 from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
 from rankfold.pipeline.errors import ClusterError, DamagedStateError, Interrupted
 from rankfold.pipeline.removal import remove
@@ -67,7 +67,7 @@ class Member:
     threads: int
     folder: Path
     lease: str
-    keeping: Keeping
+    keeping: FilePolicy
     attempt: Attempt
     next_look: float = 0.0
     last_message: float = 0.0
@@ -140,7 +140,7 @@ class Team:
     """Fewest processes that have enough memory for the work."""
 
     threads: int
-    keeping: Keeping
+    keeping: FilePolicy
     journal: Journal
     work: Callable[[int], tuple[Work, Sequence[int]]]
     """Function of the number of processes: gives the work, and the most bytes of a message of each."""
@@ -176,7 +176,7 @@ class Team:
                 raise report.error
             now = self.standing()
             idle, before = 0 if now > before else idle + 1, now
-            if idle == TURNS * 4:
+            if idle == MOST_RETRIES * 4:
                 raise ClusterError(
                     f"{idle} times in a row workers were lost before they came to a checkpoint. What was "
                     "finished is kept; see the logs of the workers, and give the same command again to go on"
@@ -260,7 +260,7 @@ def _take_part(
     *,
     lease: str,
     threads: int,
-    keeping: Keeping,
+    keeping: FilePolicy,
     journal: Journal,
 ) -> TeamReport:
     """Do the part of one process, and report errors.

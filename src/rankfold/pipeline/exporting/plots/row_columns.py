@@ -23,15 +23,15 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.data.named_objects import labels_of_index
 from rankfold.pipeline.data.names import Axis, Names, find_places, names_of_result
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.arrays import is_cells
 from rankfold.pipeline.formats.cell_frames import column_of, columns_of, is_records
-from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
 from rankfold.pipeline.formats.npy import map_npy
+from rankfold.pipeline.formats.open_files import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.packed import open_text
 from rankfold.pipeline.formats.tables.columns import index_names
 from rankfold.pipeline.formats.tables.dialect import separator_of

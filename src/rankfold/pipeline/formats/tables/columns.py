@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, beyond_floats
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.formats.tables.options import count_words, without_columns
 from rankfold.pipeline.formats.tables.row_names import RowNames
 

@@ -17,8 +17,8 @@ import numpy as np
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.arrays import ArraySource
-from rankfold.pipeline.formats.handles import file_version
 from rankfold.pipeline.formats.locate import split_location
+from rankfold.pipeline.formats.open_files import file_version
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import ParquetReader

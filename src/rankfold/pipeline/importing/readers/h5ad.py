@@ -24,9 +24,9 @@ from rankfold.pipeline.errors import (
     SourceNotFoundError,
 )
 from rankfold.pipeline.formats.frame_columns import is_frame_group
-from rankfold.pipeline.formats.handles import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.formats.hdf5_contents import sparse_layout
+from rankfold.pipeline.formats.open_files import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import memory_argument

@@ -17,7 +17,7 @@ from rankfold.pipeline.exporting.cells import digest_of_facts, key_of, kind_of, 
 from rankfold.pipeline.exporting.fields import facts_in_dataset
 from rankfold.pipeline.exporting.frames import TABLES, Table
 from rankfold.pipeline.exporting.outcome import exported_facts
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.outputs import FileOutput, file_output
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path

@@ -15,14 +15,14 @@ from typing import Any
 
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.exporting.plots.files import picture_output, write_picture
-from rankfold.pipeline.formats.handles import file_version
 from rankfold.pipeline.formats.locate import require_path, split_location
+from rankfold.pipeline.formats.open_files import file_version
 from rankfold.pipeline.outputs import carries, head_of
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path
 from rankfold.workflows.flows.graph import StageNode, resolve
 from rankfold.workflows.flows.stage_models import StagePicture
-from rankfold.workflows.wording import with_place
+from rankfold.workflows.messages import with_place
 
 MARK = "rankfold-picture:"
 """Text before the digest in a picture."""

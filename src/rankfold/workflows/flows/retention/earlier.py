@@ -67,7 +67,7 @@ class EarlierResult:
     def is_own(self) -> bool:
         """True if the folder still holds the result that was kept there, by its seal."""
         named = NAME.fullmatch(self.path.name) and not self.path.is_symlink()
-        return bool(named) and self.seal == seal_of(self.path)
+        return bool(named) and self.seal == content_digest(self.path)
 
     def as_dict(self) -> dict[str, Any]:
         """Facts of the result, for JSON."""
@@ -88,7 +88,7 @@ class EarlierResults:
     def all(self) -> list[EarlierResult]:
         """Results before the newest, the oldest first."""
         entries = self._entries()
-        if entries and entries[-1].seal == seal_of(self.result):
+        if entries and entries[-1].seal == content_digest(self.result):
             entries.pop()  # a second name of the newest: a stage has begun that will replace it
         return entries
 
@@ -113,7 +113,7 @@ class EarlierResults:
         with self._disk_errors():
             self.folder.mkdir(exist_ok=True)
             self._tidy()
-            entries, seal = self._entries(), seal_of(self.result)
+            entries, seal = self._entries(), content_digest(self.result)
             if most == 1 or not seal or (entries and entries[-1].seal == seal):
                 self._save(entries, most)
                 return
@@ -204,7 +204,7 @@ class EarlierResults:
             ) from error
 
 
-def seal_of(result: Path) -> str:
+def content_digest(result: Path) -> str:
     """Digest of the manifest (list of files and checksums) of a result, or else of its
     metadata; empty without a result.
     """

@@ -29,7 +29,7 @@ from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.run_directory import digest
@@ -98,11 +98,11 @@ class Placement:
         writes = new * self.width * self.dtype.itemsize
         work = 3.0 * new * landmarks * (self.lists.k + self.width)
         sweep = Pass("transform", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
-        outline = Outline(
+        outline = TaskFacts(
             "transform", "paths", self.source, self.dtype, "rows", self.width, result_bytes=writes
         )
         peak = RESERVE_BYTES + memory
-        arrangement = Arrangement((sweep,), 1, peak, memory, 0, 1, new, self.block_rows, 1, 1)
+        arrangement = FittedSweeps((sweep,), 1, peak, memory, 0, 1, new, self.block_rows, 1, 1)
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

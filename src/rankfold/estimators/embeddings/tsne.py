@@ -18,7 +18,7 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import samples_of
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 from rankfold.methods.tsne.arguments import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
-from rankfold.methods.tsne.settling import NewRows
+from rankfold.methods.tsne.transform import NewRows
 from rankfold.pipeline.formats import open_source
 
 GRADIENT = 4.0

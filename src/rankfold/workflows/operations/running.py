@@ -20,7 +20,7 @@ from rankfold.pipeline.storage.journal import load_record
 from rankfold.workflows.flows.flow_file import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record, read_record
-from rankfold.workflows.operations.holder import Holder, holder_of
+from rankfold.workflows.operations.lock_owner import Holder, holder_of
 from rankfold.workflows.operations.submitted import (
     AGAIN,
     BY_HAND,

@@ -18,9 +18,9 @@ from rankfold.cluster.slurm.leftovers import cancel_jobs, forget, read_note
 from rankfold.cluster.slurm.queue import QueuedJob, ask_again, list_jobs
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.removal import remove, remove_empty
-from rankfold.workflows.operations.holder import Holder, holder_of
+from rankfold.workflows.operations.lock_owner import Holder, holder_of
+from rankfold.workflows.operations.running import Work
 from rankfold.workflows.operations.submitted import NOTE
-from rankfold.workflows.operations.whereabouts import Work
 
 STOP_SECONDS = 120.0
 """Seconds for a command to stop: it adds the rows that it holds in memory, and ends its jobs."""

@@ -32,9 +32,9 @@ class NarrowGram(OverCombination):
         return {"gram": Sum((self.combination.width,) * 2)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes that the combination takes besides its buffers, and those of the Gram matrix of a grain."""
-        return self.combination.beside_bytes + 8 * self.combination.width**2
+        return self.combination.temporary_bytes + 8 * self.combination.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add the Gram matrix of the rows of a panel, grain by grain."""
@@ -62,11 +62,11 @@ class NarrowR(OverCombination):
         return {"r": Sum((self.combination.width,) * 2, join=merge_r)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of copies that LAPACK makes of what it factorizes: rows, and R factors that are merged."""
         rows, width = self.grain_rows, self.combination.width
         copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
-        return self.combination.beside_bytes + copies
+        return self.combination.temporary_bytes + copies
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Merge the R factor of the rows of a panel, grain by grain."""

@@ -22,7 +22,7 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.scratch import NOWHERE
@@ -77,7 +77,7 @@ class SimilarRows:
         """Plan the pass over the new rows within a budget."""
         rows = self.source.shape[0]
         writes = rows * self.width * self.dtype.itemsize
-        outline = Outline(
+        outline = TaskFacts(
             "transform",
             "similarities",
             self.source,
@@ -93,7 +93,7 @@ class SimilarRows:
             driver_bytes=0,
             accumulator_bytes=16,
             writes_bytes=writes,
-            beside_bytes=self.fold(NOWHERE, 1).reads_bytes,
+            temporary_bytes=self.fold(NOWHERE, 1).reads_bytes,
         )
         return plan_task(outline, sweep, budget)
 

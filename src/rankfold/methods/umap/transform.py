@@ -33,7 +33,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result
 
@@ -109,8 +109,8 @@ class Placement:
         reads, writes, lanes = 16 * rows * self.source.shape[1], 4 * rows * width, budget.threads
         sweep = Pass("placement", "matrix", reads, writes, float(work), memory, 1, lanes, blas_bytes=0)
         peak = RESERVE_BYTES + memory
-        arrangement = Arrangement((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
-        outline = Outline(
+        arrangement = FittedSweeps((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
+        outline = TaskFacts(
             "transform",
             "sgd",
             self.source,

@@ -25,7 +25,7 @@ from rankfold.pipeline.data.stacked import StackedSource, axis_of
 from rankfold.pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from rankfold.pipeline.data.picks import Picks
+    from rankfold.pipeline.data.index_selection import Picks
 
 
 def place_of(source: Source, row: int, column: int) -> str:

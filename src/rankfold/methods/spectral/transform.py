@@ -32,7 +32,7 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
@@ -90,7 +90,7 @@ class Extension:
         work = float(new * lists.k * (600 + 4 * self.width))
         sweep = Pass("transform", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
         kind = self.result.attrs["kind"]
-        outline = Outline(
+        outline = TaskFacts(
             "transform",
             "nystrom",
             self.source,
@@ -101,7 +101,7 @@ class Extension:
             subject=f"transform of {new} rows by {kind} of {rows}",
             details=(("neighbors", f"{lists.k} of each row"),),
         )
-        arrangement = Arrangement((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, new, new, 1, 1)
+        arrangement = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, new, new, 1, 1)
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

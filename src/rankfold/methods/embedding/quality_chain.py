@@ -32,7 +32,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result
@@ -85,9 +85,9 @@ class MeasuredEmbedding:
         memory = 4 * largest + 64 * BLOCK
         sweep = Pass("measures", "matrix", written, written, 20.0 * parameters.rows * K, memory, 1, 1)
         rows = self.source.shape[0]
-        arrangement = Arrangement((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, rows, rows, 1, 1)
+        arrangement = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, rows, rows, 1, 1)
         kind, dtype = self.identity["kind"], self.outputs()[0].dtype
-        outline = Outline(kind, "measured", self.source, dtype, "rows", parameters.k, written)
+        outline = TaskFacts(kind, "measured", self.source, dtype, "rows", parameters.k, written)
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

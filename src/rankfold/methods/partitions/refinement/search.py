@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID, Found, Runs
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
@@ -132,7 +132,7 @@ class SearchVisits(DeclaredFold):
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: reading rows of a run, prepared rows, and lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16)
@@ -145,7 +145,7 @@ class SearchVisits(DeclaredFold):
         """Allocate the buffers; ``raw`` is aligned for products at full speed."""
         work = DeclaredFold.workspace(self, device)
         work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
-        work.room, work.precise = Room(), False
+        work.room, work.precise = BufferPool(), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

@@ -48,7 +48,7 @@ class PlaceVisitors(DeclaredFold):
         return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
 
     @property
-    def beside_bytes(self) -> int:
+    def temporary_bytes(self) -> int:
         """Bytes of a step: rows of a panel, their order by partition, some of them in order, and lists."""
         rows, n = self.cut.panel_rows, self.reader.columns
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)

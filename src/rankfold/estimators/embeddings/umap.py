@@ -18,7 +18,7 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import samples_of
 from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
-from rankfold.methods.umap.placement import Placement
+from rankfold.methods.umap.transform import Placement
 from rankfold.pipeline.formats import open_source
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.named_objects import names_of_values
 from rankfold.pipeline.data.names import Names, distinct, find_places
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import (
     ChunkError,

@@ -19,9 +19,9 @@ from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage import lock as locks
 from rankfold.workflows.flows.record import Record
-from rankfold.workflows.operations import ending, status, whereabouts
-from rankfold.workflows.operations.holder import holder_of
-from rankfold.workflows.operations.whereabouts import find_work
+from rankfold.workflows.operations import cancel, running, status
+from rankfold.workflows.operations.lock_owner import holder_of
+from rankfold.workflows.operations.running import find_work
 
 SQUEUE = f"#!{sys.executable}\nimport pathlib\nprint((pathlib.Path(__file__).parent / 'queue').read_text())\n"
 
@@ -169,7 +169,7 @@ def test_worker_jobs_of_other_systems_are_told(flow: Path, monkeypatch: pytest.M
         asked.append(scheduler)
         return SimpleNamespace(list_jobs=lambda: [job("7", "rf-sge-0a1b2c3d"), job("8", "rf-sge-another")])
 
-    monkeypatch.setattr(whereabouts, "queue_system", queue)
+    monkeypatch.setattr(running, "queue_system", queue)
     assert "jobs of workers: 1 running" in rankfold("status", flow).stdout
     shown = json.loads(rankfold("status", flow, "--json").stdout)
     assert [one["number"] for one in shown["workers"]] == ["7"] and "jobs" not in shown
@@ -202,9 +202,9 @@ def test_a_note_of_a_driver_that_has_begun_since_stays(flow: Path, monkeypatch: 
         written(run / "jobs.json", {"names": [*names, "rankfold-new"]})
         return [job("9", name) for name in names]
 
-    monkeypatch.setattr(ending, "cancel_jobs", cancelled)
-    monkeypatch.setattr(ending, "list_jobs", lambda run: [])
-    assert len(ending.end(find_work(flow))) == 1
+    monkeypatch.setattr(cancel, "cancel_jobs", cancelled)
+    monkeypatch.setattr(cancel, "list_jobs", lambda run: [])
+    assert len(cancel.end(find_work(flow))) == 1
     assert read_note(run) == ["rankfold-old", "rankfold-new"]
     forget(run, ["rankfold-new", "rankfold-old"])
     assert read_note(run) == []

@@ -19,7 +19,7 @@ from rankfold.pipeline.storage.ledger import Ledger, damaged_block
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class FilePolicy:
     """How the files of a run are recorded and flushed.
 
     It is pickled without the thread, which workers do not use.
@@ -37,7 +37,7 @@ class Keeping:
     background: Background | None = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Keeping, (self.resumable, self.is_remote, self.folders)
+        return FilePolicy, (self.resumable, self.is_remote, self.folders)
 
     @property
     def durable(self) -> bool:
