@@ -46,7 +46,7 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     """Folds over a matrix, and what steps may take besides, as a share of what is allocated."""
     x = rf.open(np.zeros((ROWS, COLUMNS), dtype))
     layout = choose_strategy(Request("svd", RANK, method="krylov"), x)
-    short, width, centering = layout.view.short, layout.width, Centering(True, False, 1.0, 0.0)
+    short, width, centering = layout.view.short, layout.width, Centering(True, False, 1.0, 0.0, 1.0)
     shift = np.zeros(short)
     constants = folder / "q.npz"
     save_arrays(constants, {"q": np.zeros((short, width)), "shift": shift})

@@ -364,13 +364,13 @@ def test_what_cannot_be_measured_is_refused() -> None:
     x, embedding = data(40, 20)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"k": 20}, "k 20 was asked for.* has 40: ask for 1 to 19"),
-        ({"k": 0}, "ask for 1 to 19"),
+        ({"k": 0}, "k must be at least 1, not 0"),
         ({"k": 2.5}, "k must be an integer"),
         ({"sample_rows": 41}, "sample_rows 41 was asked for: look at 2 to 40"),
         ({"sample_rows": 1}, "sample_rows 1 was asked for"),
         ({"sample_rows": "some"}, "sample_rows must be a number, None or"),
         ({"seed": -1}, "seed must lie in"),
-        ({"metric": "hamming"}, "metric 'hamming': take one of euclidean"),
+        ({"metric": "hamming"}, "metric must be one of euclidean"),
     ]
     for options, message in cases:
         with pytest.raises(InputError, match=message):

@@ -15,7 +15,7 @@ def test_columns_far_from_zero_keep_their_digits(mean: float, pow2_scale: float,
     apart = (x - mean).astype(np.longdouble)  # exactly
     squares = ((apart - apart.mean(axis=0)) ** 2).sum(axis=0)
     center = mean + apart.mean(axis=0)
-    found = local_columns(x, Centering(True, scale, pow2_scale, 1e-18))
+    found = local_columns(x, Centering(True, scale, pow2_scale, 1e-18, pow2_scale))
     deviation = np.sqrt(squares / (len(x) - 1)) if scale else np.ones(3)
     eps = np.finfo(float).eps
     assert (np.abs(found.mean - center) <= 2 * eps * np.abs(center) + 1e-15).all()

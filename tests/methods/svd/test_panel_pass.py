@@ -30,7 +30,7 @@ def test_every_row_goes_to_its_bucket_with_its_sign(tmp_path: Path, panel_rows: 
     y = strategy.y(tmp_path, 1, width)
     fold = PanelPass(
         strategy.panels(1),
-        Centering(False, False, 1.0, 0.0),
+        Centering(False, False, 1.0, 0.0, 1.0),
         tmp_path / "q.npz",
         y,
         None,

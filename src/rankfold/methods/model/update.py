@@ -238,7 +238,8 @@ class Update:
 
     def _plan_squares(self, budget: Budget) -> Plan:
         layout = choose_strategy(self._scatter(), self.source, budget.device)
-        centering, columns = Centering(self._fit_request["center"], False, 1.0, 0.0), self.source.shape[1]
+        centering = Centering(self._fit_request["center"], False, 1.0, 0.0, 1.0)
+        columns = self.source.shape[1]
         (wide, square), outline = WORKING_COPIES, self._outline()
         merged = wide * (columns + self.model.rank + 1) * columns + square * columns**2
         sweep = one_sweep(

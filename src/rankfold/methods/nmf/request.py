@@ -109,9 +109,8 @@ class FactorRequest:
 
     def _check_numbers(self) -> None:
         if not 0 <= self.alpha_h < float("inf"):
-            raise InputError(f"alpha_h must be a finite number of at least 0, not {self.alpha_h}")
-        for option in ("constraint_w", "constraint_h"):
-            value = getattr(self, option)
+            raise InputError(f"alpha_H must be a finite number of at least 0, not {self.alpha_h}")
+        for option, value in (("constraint_W", self.constraint_w), ("constraint_H", self.constraint_h)):
             if value not in ("nonnegative", "simplex") and not (isinstance(value, float) and value > 0):
                 raise InputError(
                     f"{option} must be 'nonnegative', 'simplex', or the largest number allowed, not {value!r}"

@@ -40,7 +40,7 @@ class Centering:
     constant_below: float
     """Standard deviation, relative to the mean, up to which a column counts as constant."""
 
-    factor: float = 1.0
+    factor: float
     """Power of two that A, centered and scaled, is multiplied by, so that its squares stay in range."""
 
     def panel_factor(self, orientation: Orientation) -> float:

@@ -165,7 +165,7 @@ def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, St
     solver = strategy.solver
     if solver.holds_matrix:
         unknown = Start(np.zeros(strategy.view.short), 1.0, Path())
-        return Centering(request.center, request.scale, 1.0, CONSTANT_DEVIATION), unknown
+        return Centering(request.center, request.scale, 1.0, CONSTANT_DEVIATION, 1.0), unknown
     block = partial(solver.make_sample_block, request, strategy)
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)

@@ -77,7 +77,7 @@ class BlockSolver(Solver):
     def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
         """Fused passes, numbered from ``before`` + 1, and sweeps over scratch."""
         width, free_columns = strategy.width, strategy.view.short
-        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
         numbers = float(strategy.numbers)
         blocks: list[ScratchMatrix] = []
         sweeps = []
@@ -149,7 +149,7 @@ class BlockSolver(Solver):
 
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
     """The pass that measures columns before all others, for scaling."""
-    fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0))
+    fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0, 1.0))
     sweep = numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
     return dataclasses.replace(sweep, numbers=strategy.stored_numbers)
 

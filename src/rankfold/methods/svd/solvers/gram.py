@@ -254,7 +254,7 @@ class Gram(BlockSolver):
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
         """Planned sweeps: the Gram pass, the fused pass for the long factor, and sweeps over its products."""
         view = strategy.view
-        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
         fold = gram_fold(strategy, slots, centering, np.zeros(0), None)
         if isinstance(fold, SparseGramPass):
             pairs = strategy.numbers / view.long

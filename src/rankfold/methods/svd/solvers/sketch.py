@@ -245,7 +245,7 @@ class Sketch(Solver):
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
         """The statistics pass where columns are scaled, the sketch, and sweeps over the range sketch."""
         view, sizes = strategy.view, SketchSizes.of(request.rank, strategy.view.short)
-        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
         y, products = strategy.y(NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
         panels, seconds = strategy.panels(slots), strategy.row_seconds(products)
         fold = SketchPass(panels, centering, NOWHERE, sizes, y, None, True, 0, seconds)

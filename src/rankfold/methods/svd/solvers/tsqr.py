@@ -389,7 +389,7 @@ class Tsqr(Solver):
 
 def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
     view, short, panels = strategy.view, strategy.view.short, strategy.wide_panels(slots)
-    centering = Centering(request.center, request.scale, 1.0, 0.0)
+    centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
     data = view.long * short * view.source.dtype.itemsize
     elements, preconditioner = float(view.long * short), Preconditioner(NOWHERE, short, 0, 0)
     gram = PreconditionedGram(panels, centering, preconditioner, None, strategy.row_seconds(3 * short))
