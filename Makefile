@@ -1,7 +1,8 @@
 # make demo        principal components of half a million image patches inside 256 MiB
 # make check       format, lint, types, layers; make lint and make types are parts of it
 # make test        the quick tests: every pair of values of each product, no test above ten seconds (20 to 45 minutes)
-# make test-changed BASE=main   of these, the ones that can see what differs from a commit, HEAD by default
+# make test-changed BASE=main   the tests below ten seconds that can see what differs from a commit, HEAD by default
+# make test-long   the tests between half a second and ten seconds, which make test leaves out
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour or two)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
@@ -18,7 +19,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-QUICK := not exhaustive and not process and not slow and not slurm
+QUICK := not exhaustive and not process and not slow and not slurm and not long
+SECONDS := not exhaustive and not process and not slow and not slurm
 # Compiled loops, which clones share.
 export NUMBA_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rankfold-loops
 # Quick tests keep their files in memory where 8 GB are free for that. All tests keep them on a disk.
@@ -28,7 +30,7 @@ TRIALS := 1000
 JOBS := 2
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check lint types test test-changed test-all test-wheel smoke chaos fuzz peers docs bench clean
+.PHONY: demo check lint types test test-changed test-long test-all test-wheel smoke chaos fuzz peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -38,7 +40,10 @@ test: $(VENV)/.installed-dev
 
 BASE ?= HEAD
 test-changed: $(VENV)/.installed-dev
-	files=$$($(BIN)/python tests/changed.py $(BASE)) && $(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m '$(QUICK)' $$files
+	files=$$($(BIN)/python tests/changed.py $(BASE)) && $(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m '$(SECONDS)' $$files
+
+test-long: $(VENV)/.installed-dev
+	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m 'long and $(SECONDS)'
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=full

@@ -1,5 +1,9 @@
 """Tests keep to their tier: without a mark, one that takes more than ten seconds fails; the slowest are told.
 
+Those that take more than ``LONG_SECONDS`` are in ``long_tests.txt``, and are marked ``long``: one test of ten
+is long, and all of these take three quarters of the time. ``pytest --write-long-tests`` measures the tests
+that run, and writes the list.
+
 What counts is the test and the fixtures made for it alone: not what many share, nor what numba compiles,
 which is kept for later. On a machine with other work a test takes longer through no fault of its own. So its
 seconds are those of processors, of the children it waited for too, or those by the clock if they are fewer,
@@ -22,6 +26,12 @@ import pytest
 LIMIT_SECONDS = 10.0
 """On a machine with a core for each process that computes: see ``limit_seconds``."""
 SLOWEST = 20
+LONG_SECONDS = 0.5
+"""Own seconds of a test above which it is ``long``."""
+
+LONG_TESTS = Path(__file__).parent / "long_tests.txt"
+"""Names of long tests, one to a line; a parametrized test has one name for each of its parameters."""
+
 MARKS = ("process", "memory", "slow", "slurm", "exhaustive", "gpu")
 """A test with any of these may take longer."""
 
@@ -177,12 +187,37 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the list of long tests."""
+    parser.addoption(
+        "--write-long-tests", action="store_true", help="measure tests that run, and list the long ones"
+    )
+
+
+def long_tests() -> set[str]:
+    """Names of long tests."""
+    return set(LONG_TESTS.read_text().splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark long tests, before any are selected by their marks."""
+    names = long_tests()
+    for item in items:
+        if item.nodeid in names:
+            item.add_marker(pytest.mark.long)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The slowest tests, by their own seconds."""
+    """The slowest tests, by their own seconds; and the list of long tests, if it is to be written."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
     by_test = {report.nodeid: dict(report.user_properties).get(COST, 0.0) for report in reports}
     if not by_test:
         return
+    if terminalreporter.config.option.write_long_tests:
+        others = {name for name in long_tests() if name not in by_test}
+        found = {name for name, seconds in by_test.items() if seconds > LONG_SECONDS}
+        LONG_TESTS.write_text("".join(f"{name}\n" for name in sorted(others | found)))
     slowest = sorted(by_test.items(), key=lambda each: -each[1])[:SLOWEST]
     terminalreporter.section(f"slowest {SLOWEST} tests, {sum(by_test.values()):.0f} s of all")
     for name, seconds in slowest:

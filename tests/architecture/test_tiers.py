@@ -13,7 +13,7 @@ import pytest
 from covers import cover, spread
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import Clock
+from tiers import LONG_TESTS, Clock
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests"
@@ -140,3 +140,11 @@ def test_commands_and_marks_are_those_of_the_makefile() -> None:
     marks = set(re.findall(r'^    "(\w+): ', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
     (left_out,) = re.findall(r"^QUICK := (.*)$", makefile, re.MULTILINE)
     assert set(re.findall(r"not (\w+)", left_out)) <= marks
+
+
+def test_long_tests_are_tests_that_there_are() -> None:
+    names = LONG_TESTS.read_text().splitlines()
+    assert names == sorted(set(names))
+    tests = {tuple(name.partition("[")[0].split("::")) for name in names}
+    for file, test in tests:
+        assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file} has no {test}"
