@@ -27,7 +27,7 @@ from rankfold.kernels.layout.forces import (
     phases_of,
 )
 from rankfold.kernels.layout.rows import NewRows, row_keys
-from rankfold.kernels.layout.settling import Settlers, Settling
+from rankfold.kernels.layout.settling import NewPoints, PlacementOptions
 
 
 def tables(xp: Any) -> Forces:
@@ -169,9 +169,9 @@ def settle_case(shape: tuple[int, int], dtype: str, *, by_nodes: bool) -> Case:
         outputs = {}
         for steps in (0, 3):
             out = apart(xp.zeros((m, d), np.float32), xp)
-            rows = Settlers(a["neighbors"], a["weights"], a["start"])
+            rows = NewPoints(a["neighbors"], a["weights"], a["start"])
             field = (Lattice(-60.0, -63.0, 4.0), a["nodes"]) if by_nodes else (a["sources"],)
-            settling = Settling(steps, 0.1, 0.8, 1.5, 0.25)
+            settling = PlacementOptions(steps, 0.1, 0.8, 1.5, 0.25)
             assert body(a["positions"], rows, *field, settling=settling, out=out) is None
             outputs[f"steps {steps}"] = out
         return outputs

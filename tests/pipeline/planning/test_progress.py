@@ -104,14 +104,14 @@ def test_the_time_left_is_that_of_all_sweeps(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
     plan = rf.plan("svd", np.broadcast_to(np.float32(0), (10**6, 400)), 20, solver="krylov", passes=3)
     forecast = Forecast(plan)
-    forecast.hear("pass-01", 0, 10**6)
+    forecast.on_progress("pass-01", 0, 10**6)
     assert forecast.seconds_left() is None
     clock[0] += 10
-    forecast.hear("pass-01", 10**6, 10**6)
+    forecast.on_progress("pass-01", 10**6, 10**6)
     left = forecast.seconds_left()
     assert left is not None and 20 < left < 30  # two passes as long, and the narrow sweeps
     assert forecast.title("pass-01") == "pass 1 of at most 3"
-    forecast.hear("ritz", 1, 10)
+    forecast.on_progress("ritz", 1, 10)
     assert forecast.title("ritz") == "combining the passes"
 
 
@@ -120,14 +120,14 @@ def test_what_an_earlier_attempt_has_done_does_not_count_as_fast(monkeypatch: py
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
     forecast = Forecast(rf.plan("svd", np.broadcast_to(0.0, (10**6, 400)), 20, solver="krylov", passes=4))
     for name in ("pass-01", "pass-02"):
-        forecast.hear(name, 10**6, 10**6)
-    forecast.hear("pass-03", 5 * 10**5, 10**6)
+        forecast.on_progress(name, 10**6, 10**6)
+    forecast.on_progress("pass-03", 5 * 10**5, 10**6)
     clock[0] += 10
-    forecast.hear("pass-03", 6 * 10**5, 10**6)
+    forecast.on_progress("pass-03", 6 * 10**5, 10**6)
     left = forecast.seconds_left()
     assert left is not None and 40 < left < 200  # 0.4 passes of 100 s, and the narrow sweeps
     assert forecast.title("pass-03") == "pass 3 of about 3"
-    forecast.hear("pass-04", 1, 10**6)
+    forecast.on_progress("pass-04", 1, 10**6)
     assert forecast.title("pass-04") == "pass 4 of at most 4"
 
 

@@ -21,7 +21,7 @@ Int64 = npt.NDArray[np.int64]
 Pushes = Callable[[Float32], tuple[Float32, Float64]]
 
 
-class Settlers(NamedTuple):
+class NewPoints(NamedTuple):
     """Rows that are to be placed."""
 
     neighbors: Int64
@@ -33,13 +33,13 @@ class Settlers(NamedTuple):
     start: Float32
     """(m, d) first positions."""
 
-    def part(self, first: int, last: int) -> Settlers:
+    def part(self, first: int, last: int) -> NewPoints:
         """Rows ``first:last``."""
         some = slice(first, last)
-        return Settlers(self.neighbors[some], self.weights[some], self.start[some])
+        return NewPoints(self.neighbors[some], self.weights[some], self.start[some])
 
 
-class Settling(NamedTuple):
+class PlacementOptions(NamedTuple):
     """Parameters of the gradient descent that places rows."""
 
     steps: int
@@ -53,11 +53,11 @@ class Settling(NamedTuple):
 @kernel
 def settle_by_nodes(
     positions: Float32,
-    rows: Settlers,
+    rows: NewPoints,
     lattice: Lattice,
     nodes: Float32,
     *,
-    settling: Settling,
+    settling: PlacementOptions,
     out: Float32,
 ) -> None:
     """Place new rows in a plane by gradient descent of their divergence, with repulsion from nodes of a grid.
@@ -70,12 +70,12 @@ def settle_by_nodes(
     ----------
     positions : (n, 2) float32
         Positions of the vertices.
-    rows : Settlers
+    rows : NewPoints
     lattice : Lattice
         Lattice of the nodes. Rows stay in its cells.
     nodes : (rows, columns, 3) float32
         Potentials: both coordinates of ``push``, and ``near``.
-    settling : Settling
+    settling : PlacementOptions
     out : (m, 2) float32, written
 
     Notes
@@ -100,7 +100,7 @@ def settle_by_nodes(
 
 @kernel
 def settle_by_pairs(
-    positions: Float32, rows: Settlers, sources: Float32, *, settling: Settling, out: Float32
+    positions: Float32, rows: NewPoints, sources: Float32, *, settling: PlacementOptions, out: Float32
 ) -> None:
     """Place new rows in any dimension, as ``settle_by_nodes`` does, with repulsion summed over all vertices.
 
@@ -128,9 +128,9 @@ def settle_by_pairs(
 
 def _settle(
     positions: Float32,
-    rows: Settlers,
+    rows: NewPoints,
     pushes: Pushes,
-    settling: Settling,
+    settling: PlacementOptions,
     limits: tuple[Float32, Float32],
     out: Float32,
 ) -> None:

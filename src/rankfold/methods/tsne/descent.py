@@ -113,9 +113,10 @@ class GradientDescent:
     swap: Swap | None = None
     exchanges: int = 0
 
-    def run(self, told: Callable[[bool], None]) -> None:
-        """Take all steps that are left. ``told`` is called after each, with True if velocities and gains of
-        all parts are up to date.
+    def run(self, on_step: Callable[[bool], None]) -> None:
+        """Take all steps that are left.
+
+        ``on_step`` is called after each, with True if velocities and gains of all parts are up to date.
         """
         rows, width = self.state.positions.shape
         self.bounds = self.bounds or (0, rows)
@@ -142,10 +143,10 @@ class GradientDescent:
                 if end:
                     self.state.over = True
                     self._exchange_all()
-                    told(True)
+                    on_step(True)
                     return
                 self._step(mover, now, whole=(step + 1) % every == 0)
-                told(self.swap is None or (step + 1) % every == 0)
+                on_step(self.swap is None or (step + 1) % every == 0)
 
     def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
         """Compute repulsive forces on the vertices of this part; returns Z, a sum over all pairs.

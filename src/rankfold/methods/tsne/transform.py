@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.perplexity import affinities
-from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
+from rankfold.kernels.layout.settling import NewPoints, PlacementOptions, settle_by_nodes, settle_by_pairs
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, mismatch
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, in_chunks
 from rankfold.methods.parts.outputs import create_output
@@ -41,13 +41,13 @@ from rankfold.pipeline.storage.result import Result, result_of
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
-SETTLING = Settling(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
+SETTLING = PlacementOptions(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
 """Parameters of the descent of new rows, as in openTSNE."""
 
 PIECES = 4
 """Pieces of a block of rows for each thread."""
 
-Settle = Callable[[Settlers, Float32], None]
+Settle = Callable[[NewPoints, Float32], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class NewRows:
         weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
         affinities(distances, np.array([self.perplexity]), out=weights)
         start = np.stack([np.median(line[indices], axis=1) for line in positions.T], axis=1)
-        rows = Settlers(np.ascontiguousarray(indices), weights, start.astype(np.float32))
+        rows = NewPoints(np.ascontiguousarray(indices), weights, start.astype(np.float32))
         out = np.empty_like(rows.start)
         settle(rows, out)
         out[is_there] = positions[indices[is_there, 0]]
@@ -188,17 +188,17 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
         grid.prepare(positions, with_near=True)
     sources = np.ascontiguousarray(positions.T)
 
-    def settle_some(rows: Settlers, out: Float32) -> None:
+    def settle_some(rows: NewPoints, out: Float32) -> None:
         if width > WIDEST:
             settle_by_pairs(positions, rows, sources, settling=SETTLING, out=out)
             return
         start = np.zeros((len(out), 2), np.float32)
         start[:, :width] = rows.start
-        places, plane = np.empty_like(start), Settlers(rows.neighbors, rows.weights, start)
+        places, plane = np.empty_like(start), NewPoints(rows.neighbors, rows.weights, start)
         settle_by_nodes(grid.positions, plane, grid.lattice, grid.nodes, settling=SETTLING, out=places)
         out[...] = places[:, :width]
 
-    def settle(rows: Settlers, out: Float32) -> None:
+    def settle(rows: NewPoints, out: Float32) -> None:
         pieces = 1 if threads == 1 else PIECES * threads
         cuts = [len(out) * i // pieces for i in range(pieces + 1)]
 

@@ -11,7 +11,7 @@ from rankfold.kernels.graph.perplexity import affinities
 from rankfold.kernels.grid.nodes import Lattice, potentials_at, spread_charges
 from rankfold.kernels.grid.pairs import push_sums
 from rankfold.kernels.layout.descent import Affinities, Descent, Motion, descend, measure_descent
-from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
+from rankfold.kernels.layout.settling import NewPoints, PlacementOptions, settle_by_nodes, settle_by_pairs
 from rankfold.kernels.sums.repulsion import Repulsion
 from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_tree
 
@@ -36,7 +36,10 @@ def warm_new_rows(width: int) -> None:
 def _warm_new_rows(width: int) -> None:
     width = max(2, min(3, width))
     points, weights = np.zeros((2, width), np.float32), np.full((2, 2), 0.5, np.float32)
-    rows, settling = Settlers(np.zeros((2, 2), np.int64), weights, points), Settling(1, 0.1, 0.8, 1.5, 0.25)
+    rows, settling = (
+        NewPoints(np.zeros((2, 2), np.int64), weights, points),
+        PlacementOptions(1, 0.1, 0.8, 1.5, 0.25),
+    )
     for wide in (np.ones((2, 2)), np.ones((2, 4))[:, :2]):
         affinities(wide, np.ones(1), out=np.empty((2, 2), np.float32))
     if width > WIDEST:

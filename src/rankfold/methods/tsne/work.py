@@ -50,16 +50,16 @@ def optimize(
         run.worker_bytes = max(run.worker_bytes, peak)
         state = State.load(load_arrays(part))
     else:
-        _here(run, GradientDescent(state, stored, request, run.concurrency), part)
+        _run_in_process(run, GradientDescent(state, stored, request, run.concurrency), part)
     run.seconds[FOLDER] = time.perf_counter() - began
     return state
 
 
-def _here(run: Run, walk: GradientDescent, part: Path) -> None:
+def _run_in_process(run: Run, walk: GradientDescent, part: Path) -> None:
     """Run the whole descent in this process."""
     rows, last_save = len(walk.state.positions), time.monotonic()
 
-    def told(is_whole: bool) -> None:
+    def on_step(is_whole: bool) -> None:
         nonlocal last_save
         if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
             save_arrays(part, walk.state.arrays())
@@ -67,7 +67,7 @@ def _here(run: Run, walk: GradientDescent, part: Path) -> None:
         if run.progress:
             run.progress(FOLDER, rows * walk.state.step // max(1, walk.request.steps), rows)
 
-    walk.run(told)
+    walk.run(on_step)
 
 
 def _on_workers(
@@ -122,7 +122,7 @@ class DescentWork:
             state, self.stored, self.request, member.threads, self.bounds, part, member.swap
         )
 
-        def told(is_whole: bool) -> None:
+        def on_step(is_whole: bool) -> None:
             nonlocal last_save
             member.look()
             if part != 0:
@@ -133,4 +133,4 @@ class DescentWork:
                 member.save(self.state, state.arrays())
                 last_save = time.monotonic()
 
-        walk.run(told)
+        walk.run(on_step)

@@ -70,8 +70,8 @@ class Layout:
     """For each vertex, the mean square of the lengths of its edges and the sum of their closeness, at its
     last move; None where density does not count."""
 
-    def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
-        """Make all moves of groups from number ``first`` on; ``told`` gets the number made after each."""
+    def run(self, first: int, on_step: Callable[[int], None], swap: Swap | None = None) -> None:
+        """Make all moves of groups from number ``first`` on; ``on_step`` gets the number made after each."""
         curve, columns = self.request.curve(), self.positions.shape[1]
         forces = forces_of(*curve, self.request.repulsion_strength)
         densities = None if self.goal is None else Densities(self.goal, curve)
@@ -92,7 +92,7 @@ class Layout:
                 self.positions[group] = after[:, :columns]
                 if self.spread is not None and closeness is not None:
                     self.spread[group] = after[:, columns:]
-                told(move + 1)
+                on_step(move + 1)
 
     def _density(self, densities: Densities | None, epoch: int) -> tuple[Density | None, Float32 | None]:
         """Density forces of an epoch, and the table to measure radii by; None for each that is not in use."""

@@ -57,12 +57,12 @@ def lay_out(
         run.worker_bytes = max(run.worker_bytes, _on_workers(run, edges, parameters, part, rows, parts, goal))
         positions: Float32 = load_arrays(part)[POSITIONS]
     else:
-        positions = _here(run, edges, parameters, part, state, goal)
+        positions = _run_in_process(run, edges, parameters, part, state, goal)
     run.seconds[FOLDER] = time.perf_counter() - began
     return positions
 
 
-def _here(
+def _run_in_process(
     run: Run,
     edges: PullingEdges,
     parameters: UmapArguments,
@@ -77,7 +77,7 @@ def _here(
     layout = Layout(positions, edges, parameters, edges.epochs, run.concurrency)
     layout.goal, layout.spread = goal, state.get(SPREAD)
 
-    def told(done: int) -> None:
+    def on_step(done: int) -> None:
         nonlocal last_save
         if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
             save_arrays(part, _state(layout, done))
@@ -85,7 +85,7 @@ def _here(
         if run.progress and done % (end // edges.epochs) == 0:
             run.progress(FOLDER, rows * done // end, rows)
 
-    layout.run(first, told)
+    layout.run(first, on_step)
     return layout.positions
 
 
@@ -156,7 +156,7 @@ class LayoutWork:
         layout = Layout(positions, self.edges, self.parameters, epochs, threads, self.bounds, part)
         layout.goal, layout.spread = self.goal, state.get(SPREAD)
 
-        def told(number: int) -> None:
+        def on_step(number: int) -> None:
             nonlocal done, last_save
             done = number
             member.look()
@@ -167,7 +167,7 @@ class LayoutWork:
                     last_save = time.monotonic()
 
         try:
-            layout.run(first, told, member.swap)
+            layout.run(first, on_step, member.swap)
         finally:
             # Positions only change between two moves: however the run ends, they are those after ``done``
             # moves.

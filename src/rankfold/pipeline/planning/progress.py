@@ -91,7 +91,7 @@ class Forecast:
     before: dict[str, float] = field(default_factory=dict)
     """Share of each sweep that an earlier attempt had done."""
 
-    def hear(self, name: str, done: int, total: int) -> None:
+    def on_progress(self, name: str, done: int, total: int) -> None:
         """Record that ``done`` of ``total`` of a sweep are done."""
         now, share = time.monotonic(), done / total if total else 1.0
         if not self.shares:  # time before, such as for compiling, says nothing about sweeps
@@ -188,7 +188,7 @@ class SweepProgress:
         stage, _, sweep = name.rpartition(": ")
         now = time.monotonic()
         began, before = self._began.setdefault(name, (now, done if done < total else 0))
-        self._forecast.hear(sweep, done, total)
+        self._forecast.on_progress(sweep, done, total)
         if now - self._start < self._quiet:
             return
         if self._plan is not None and self._forecast.plan is None:

@@ -13,7 +13,7 @@ from rankfold.kernels.grid.cpu.nodes import _take
 from rankfold.kernels.grid.cpu.pairs import _push_in_space
 from rankfold.kernels.grid.nodes import Lattice
 from rankfold.kernels.layout.descent import GAIN_SHARE, GAIN_STEP, LEAST_GAIN
-from rankfold.kernels.layout.settling import Settlers, Settling
+from rankfold.kernels.layout.settling import NewPoints, PlacementOptions
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
@@ -22,11 +22,11 @@ Float64 = npt.NDArray[np.float64]
 
 def settle_by_nodes(
     positions: Float32,
-    rows: Settlers,
+    rows: NewPoints,
     lattice: Lattice,
     nodes: Float32,
     *,
-    settling: Settling,
+    settling: PlacementOptions,
     out: Float32,
 ) -> None:
     """See the contract. Gradient descent of new rows in a plane, with repulsion interpolated from nodes."""
@@ -39,7 +39,7 @@ def settle_by_nodes(
 
 
 def settle_by_pairs(
-    positions: Float32, rows: Settlers, sources: Float32, *, settling: Settling, out: Float32
+    positions: Float32, rows: NewPoints, sources: Float32, *, settling: PlacementOptions, out: Float32
 ) -> None:
     """See the contract. Gradient descent of new rows, with repulsion summed over all vertices."""
     arguments: tuple[Any, ...] = (positions, *rows, sources, *settling, out)
