@@ -176,3 +176,17 @@ def test_a_warning_is_at_the_line_that_asked() -> None:
     with pytest.warns(rf.RankfoldWarning) as told:
         rf.svd(x, 3, solver="subspace", passes=2)
     assert {Path(each.filename) for each in told} == {Path(__file__)}
+
+
+def test_what_a_method_needs_is_asked_for() -> None:
+    with pytest.raises(InputError, match="nmf needs rank: number of components"):
+        rf.plan("nmf", np.abs(X))
+    with pytest.raises(TypeError, match=r"nmf\(\) missing a required argument: 'rank'"):
+        rf.nmf(np.abs(X))  # type: ignore[call-arg]
+
+
+def test_some_arguments_have_a_place() -> None:
+    by_place, by_name = rf.svd(X, 2), rf.svd(X, rank=2)
+    np.testing.assert_array_equal(by_place.s, by_name.s)
+    with pytest.raises(TypeError, match=r"svd\(\) too many positional arguments"):
+        rf.svd(X, 2, 1e-3)  # type: ignore[misc]

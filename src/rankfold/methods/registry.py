@@ -198,11 +198,11 @@ class Method:
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """Make the checked task for its inputs (matrices, sources, results, or paths) and arguments."""
-        return self.task_of(self.arguments(**self.checked(arguments)), *inputs)
-
-    def task_of(self, arguments: Any, *inputs: object) -> Task:
-        """Make the task for arguments that are checked, an instance of the dataclass that declares them."""
-        task: Task = _function(self.home)(*inputs, arguments)
+        values = self.checked(arguments)
+        for each in self.parameters():
+            if each.is_required and each.name not in values:
+                raise InputError(f"{self.name} needs {each.name}: {each.argument.help}")
+        task: Task = _function(self.home)(*inputs, self.arguments(**values))
         return task
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
