@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 import rankfold as rf
-from rankfold.api.arguments import OURS
+from rankfold.api.arguments import FOREIGN_NAMES
 from rankfold.pipeline.errors import ArgumentError, InputError, MemoryBudgetError, OutputError, RankfoldError
 
 X = np.random.default_rng(0).standard_normal((60, 8))
@@ -54,7 +54,7 @@ def test_names_of_other_libraries_and_slips_are_answered(
 def test_every_name_that_is_answered_is_taken_by_some_function() -> None:
     functions = [each for name in rf.__all__ if inspect.isfunction(each := getattr(rf, name))]
     taken = {name for each in functions for name in inspect.signature(each).parameters}
-    assert {ours for names in OURS.values() for ours in names} <= taken
+    assert {ours for names in FOREIGN_NAMES.values() for ours in names} <= taken
 
 
 def test_a_name_that_is_like_none_lists_those_there_are() -> None:
