@@ -1,9 +1,10 @@
 # make demo        principal components of half a million image patches inside 256 MiB
 # make check       format, lint, types, layers; make lint and make types are parts of it
-# make test        the quick tests: every pair of values of each product, no test above ten seconds (20 to 45 minutes)
+# make test        the quick tests: every pair of values of each product, no test above half a second
 # make test-changed BASE=main   the tests below ten seconds that can see what differs from a commit, HEAD by default
 # make test-long   the tests between half a second and ten seconds, which make test leaves out
-# make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour or two)
+# make tiers       measure these and those of make test, alone on the machine, and list which take how long
+# make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (several hours)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
 #                  and device kernels under a sanitizer, with g++
@@ -30,7 +31,7 @@ TRIALS := 1000
 JOBS := 2
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check lint types test test-changed test-long test-all test-wheel smoke chaos fuzz peers docs bench clean
+.PHONY: demo check lint types test test-changed test-long tiers test-all test-wheel smoke chaos fuzz peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -44,6 +45,9 @@ test-changed: $(VENV)/.installed-dev
 
 test-long: $(VENV)/.installed-dev
 	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m 'long and $(SECONDS)'
+
+tiers: $(VENV)/.installed-dev
+	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --write-long-tests -m '$(SECONDS)'
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=full
