@@ -41,7 +41,7 @@ from umap.spectral import spectral_layout
 from umap.umap_ import make_epochs_per_sample
 
 import rankfold as rf
-from rankfold.methods.umap.request import LayoutRequest
+from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.start import start_positions
 
 SEEDS = (0, 1, 2)
@@ -62,7 +62,7 @@ def theirs(graph: Any, start: Array, seed: int, threads: int, epochs: int = EPOC
     ends = edges.row[keep], edges.col[keep]
     periods = make_epochs_per_sample(edges.data[keep], EPOCHS)
     state = np.random.RandomState(seed).randint(-(2**31), 2**31 - 1, 3).astype(np.int64)
-    how = (epochs, len(start), periods, *LayoutRequest().curve(), state)
+    how = (epochs, len(start), periods, *UmapArguments().curve(), state)
     numba.set_num_threads(threads)
     return optimize_layout_euclidean(positions, positions, *ends, *how, parallel=threads > 1, move_other=True)
 

@@ -215,9 +215,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not by_test:
         return
     if terminalreporter.config.option.write_long_tests:
-        others = {name for name in long_tests() if name not in by_test}
         found = {name for name, seconds in by_test.items() if seconds > LONG_SECONDS}
-        LONG_TESTS.write_text("".join(f"{name}\n" for name in sorted(others | found)))
+        LONG_TESTS.write_text("".join(f"{name}\n" for name in sorted(found)))
     slowest = sorted(by_test.items(), key=lambda each: -each[1])[:SLOWEST]
     terminalreporter.section(f"slowest {SLOWEST} tests, {sum(by_test.values()):.0f} s of all")
     for name, seconds in slowest:

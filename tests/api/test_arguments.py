@@ -181,8 +181,10 @@ def test_a_warning_is_at_the_line_that_asked() -> None:
 def test_what_a_method_needs_is_asked_for() -> None:
     with pytest.raises(InputError, match="nmf needs rank: number of components"):
         rf.plan("nmf", np.abs(X))
-    with pytest.raises(TypeError, match=r"nmf\(\) missing a required argument: 'rank'"):
+    with pytest.raises(InputError, match="nmf needs rank: number of components"):
         rf.nmf(np.abs(X))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"svd\(\) needs x"):
+        rf.svd()  # type: ignore[call-arg]
 
 
 def test_some_arguments_have_a_place() -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 from covers import spread
 
 import rankfold as rf
 from rankfold import estimators
+from rankfold.pipeline.errors import DataError
 
 RNG = np.random.default_rng(7)
 X = np.abs(RNG.normal(size=(4, 20))[np.arange(120) % 4] * 4 + RNG.normal(size=(120, 20)))
@@ -128,6 +130,26 @@ def test_scaled_columns_are_the_same_in_any_unit(name: str, solver: str, share: 
         size = np.abs(want).max() if array in ("mean", "scale") else max(1.0, np.abs(want).max())
         atol = size * (2e-5 if single else 1e-9)
         np.testing.assert_allclose(found[array], want, rtol=0, atol=atol, err_msg=array)
+
+
+@pytest.mark.filterwarnings("ignore:.*columns are constant")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_columns_of_sizes_that_no_unit_holds_are_refused(solver: str) -> None:
+    x = np.random.default_rng(0).standard_normal((300, 6))
+    expected = rf.pca(x, 2, scale=True, solver=solver).singular_values
+    for large, small in ((1e100, 1e-20), (1e-100, 1e-200)):
+        found = rf.pca(with_sizes(x, large, small), 2, scale=True, solver=solver).singular_values
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+    for large, small in ((1e170, 1.0), (1e200, 1e-100), (1e-100, 1e-300)):
+        with pytest.raises(DataError, match=r"column 3 near .* no unit keeps the squares of both"):
+            rf.pca(with_sizes(x, large, small), 2, scale=True, solver=solver)
+
+
+def with_sizes(x: npt.NDArray[np.float64], large: float, small: float) -> npt.NDArray[np.float64]:
+    """Columns of one size, and the fourth of another."""
+    sizes = np.full(x.shape[1], large)
+    sizes[3] = small
+    return x * sizes
 
 
 @pytest.mark.filterwarnings("ignore:Maximum number of iterations")

@@ -36,10 +36,14 @@ def method_function(
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
             try:
-                given = signature.bind(*arguments, **keywords).arguments
+                given = signature.bind_partial(*arguments, **keywords).arguments
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            inputs = [given.pop(each.name) for each in method.inputs]
+            names = [each.name for each in method.inputs]
+            for name in names:
+                if name not in given:
+                    raise TypeError(f"{function.__name__}() needs {name}")
+            inputs = [given.pop(name) for name in names]
             return function(*inputs, **given)
 
         returns = inspect.signature(function).return_annotation

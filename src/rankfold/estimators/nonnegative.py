@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import numbers
 import warnings
 from typing import Any, ClassVar
@@ -214,8 +215,8 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         if self._beta_loss != FROBENIUS:
             exponent, scaled, h = _unit_exponent(x), copy.copy(self), self.components_
             across = -int(np.frexp(h.max())[1]) if exponent else 0
-            linear = self.alpha_W * self.l1_ratio * 2.0**across
-            square = self.alpha_W * (1 - self.l1_ratio) * 2.0 ** (2 * across - exponent)
+            linear = _ldexp(np.float64(self.alpha_W * self.l1_ratio), across)
+            square = _ldexp(np.float64(self.alpha_W * (1 - self.l1_ratio)), 2 * across - exponent)
             if exponent and linear + square > 0:
                 scaled.alpha_W, scaled.l1_ratio = linear + square, linear / (linear + square)
             with config_context(assume_finite=True), warnings.catch_warnings():
@@ -230,7 +231,7 @@ def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
     """Error of coordinates ``w`` (m, k) of samples in memory, as scikit-learn defines it."""
     exponent = 0 if estimator._beta_loss == FROBENIUS else _unit_exponent(x)
     x, h = _ldexp(x, exponent), _ldexp(estimator.components_, exponent)
-    divergence = float(_beta_divergence(x, w, h, estimator._beta_loss)) / 2.0**exponent
+    divergence = math.ldexp(float(_beta_divergence(x, w, h, estimator._beta_loss)), -exponent)
     return float(np.sqrt(2 * max(divergence, 0.0)))  # for sparse samples it is a difference
 
 

@@ -197,3 +197,12 @@ def test_options_of_a_matrix_are_for_a_matrix(tmp_path: Path) -> None:
     rf.knn(points(), 5, out=tmp_path / "lists.zarr")
     run = CliRunner().invoke(app, ["umap", str(tmp_path / "lists.zarr"), "--row-axes", "0", *out])
     assert run.exit_code != 0 and "is a result, of which all rows count" in run.output
+
+
+@pytest.mark.parametrize("method", ["umap", "tsne"])
+def test_workers_get_no_matrix_with_the_parameters(method: str) -> None:
+    x = np.random.default_rng(0).random((90, 4))
+    chain: Any = METHODS[method].task(rf.knn(x, 89), init="pca", matrix=x, quality=x)
+    tasks = [link.task for link in chain.links]
+    (parameters,) = (task.parameters for task in tasks if type(task).__name__ in ("UmapTask", "TsneTask"))
+    assert len(pickle.dumps(parameters)) < 10_000

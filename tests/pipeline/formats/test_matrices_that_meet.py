@@ -385,7 +385,7 @@ FIELDS: dict[str, Callable[[Any, Path], Any]] = {
     "imported": as_imported,
 }
 
-MOST_RETRIES: dict[str, Callable[[Any], Any]] = {
+MOST_TURNS: dict[str, Callable[[Any], Any]] = {
     "north first": lambda x: x[:, ::-1],
     "longitudes first": lambda x: x.transpose("time", "lon", "lat"),
     "rolled by half": lambda x: x.roll(lon=3, roll_coords=True),
@@ -394,14 +394,14 @@ MOST_RETRIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("turn", MOST_RETRIES)
+@pytest.mark.parametrize("turn", MOST_TURNS)
 @pytest.mark.parametrize("container", FIELDS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_new_months_lie_where_those_of_the_fit_did(container: str, turn: str, tmp_path: Path) -> None:
     make, x = FIELDS[container], field()
     fitted = make(x, tmp_path / "fit")
     result = rf.pca(rf.open(fitted, row_axes=None if container == "imported" else "time"), 3)
-    found = rf.transform(result, make(MOST_RETRIES[turn](x), tmp_path / "new")).scores
+    found = rf.transform(result, make(MOST_TURNS[turn](x), tmp_path / "new")).scores
     np.testing.assert_allclose(found, result.scores, atol=1e-9)
 
 
@@ -429,11 +429,11 @@ def test_places_that_the_fit_left_out_are_left_out_again(tmp_path: Path) -> None
         rf.transform(result, rf.open(x, row_axes="time", drop_missing_columns=True))
 
 
-@pytest.mark.parametrize("turn", MOST_RETRIES)
+@pytest.mark.parametrize("turn", MOST_TURNS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_files_of_a_series_are_brought_to_the_first(turn: str, tmp_path: Path) -> None:
     x = field()
-    first, second = in_file(x, tmp_path / "a"), in_file(MOST_RETRIES[turn](x), tmp_path / "b")
+    first, second = in_file(x, tmp_path / "a"), in_file(MOST_TURNS[turn](x), tmp_path / "b")
     source = rf.open([first, second], row_axes="time")
     values = np.empty(source.shape)
     source.read_into(values, (0, 40), (0, 24))
@@ -625,7 +625,7 @@ def test_coordinates_of_like_come_in_the_order_of_the_result() -> None:
     result = rf.pca(rf.open(x, row_axes="time"), 3)
     expected = result.to_xarray(x)
     for turn in ("north first", "longitudes first", "rolled by half"):
-        found = result.to_xarray(MOST_RETRIES[turn](x))
+        found = result.to_xarray(MOST_TURNS[turn](x))
         np.testing.assert_array_equal(
             found.components.sel(lat=15.0, lon=60.0), expected.components.sel(lat=15.0, lon=60.0)
         )

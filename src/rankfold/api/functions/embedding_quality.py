@@ -47,11 +47,11 @@ class Quality:
         return f"<{self.kind} {self.value:.6g}{error}, {sample}, k={self.k}>"
 
 
-UNUSED = (*VIEW, "out", "overwrite")
-"""Arguments that functions which return a number have not."""
+OF_MATRICES_AND_OUTPUTS = (*VIEW, "out", "overwrite")
+"""Arguments on views and outputs, which functions that return a number do not take."""
 
 
-@method_function(TRUSTWORTHINESS, without=UNUSED)
+@method_function(TRUSTWORTHINESS, without=OF_MATRICES_AND_OUTPUTS)
 def trustworthiness(x: object, embedding: object, **arguments: Any) -> Quality:
     """To what extent neighbors in an embedding are neighbors in the data.
 
@@ -100,7 +100,7 @@ def trustworthiness(x: object, embedding: object, **arguments: Any) -> Quality:
     return _quality(TRUSTWORTHINESS.task(x, embedding, **options_of(arguments)), where_of(arguments))
 
 
-@method_function(CONTINUITY, without=UNUSED)
+@method_function(CONTINUITY, without=OF_MATRICES_AND_OUTPUTS)
 def continuity(x: object, embedding: object, **arguments: Any) -> Quality:
     """To what extent neighbors in the data are neighbors in an embedding.
 

@@ -237,6 +237,6 @@ def _require_order(name: str, result: object, x: object) -> None:
 def _run_apart(method: Method, inputs: tuple[object, ...], arguments: Mapping[str, Any]) -> Result:
     """Run a method whose first input is a result, which its output must not overlap."""
     result = inputs[0]
-    if isinstance(result, Result | str | Path):
-        require_apart(arguments.get("out"), result)
+    if isinstance(result, Result | str | os.PathLike):
+        require_apart(arguments.get("out"), result if isinstance(result, Result) else os.fspath(result))
     return run_method(method, inputs, arguments)

@@ -1,4 +1,4 @@
-"""ContinuedTask results: an earlier result is continued with rows that were appended to its matrix.
+"""Growing results: an earlier result is continued with rows that were appended to its matrix.
 
 growth      decides whether to continue an earlier result, to begin anew, or to refuse
 rows        the rows after those of an earlier result

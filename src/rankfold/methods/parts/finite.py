@@ -95,11 +95,11 @@ def remedy(source: Source) -> str:
     """Advice on NaN and Inf in a matrix."""
     if leaves_out_missing(source):
         return (
-            "Columns are left out if they hold no number in the first rows; these hold some. Leave out "
-            "rows that hold no number, such as empty months, with drop_missing_rows=True "
-            "(--drop-missing-rows), start at another row, select_rows= (--select-rows), or select columns, "
-            "select_columns= (--select-columns), or fill what is missing, for instance with "
-            "numpy.nan_to_num, and run again."
+            "Columns that hold no number in the first rows were left out; these hold numbers there, and lack "
+            "some later. Leave out rows that hold no number, such as empty months, with "
+            "drop_missing_rows=True (--drop-missing-rows), start at another row, select_rows= "
+            "(--select-rows), or select columns, select_columns= (--select-columns), or fill what is "
+            "missing, for instance with numpy.nan_to_num, and run again."
         )
     return (
         "Leave out columns that never hold a number, as places on land, with drop_missing_columns=True "

@@ -90,3 +90,25 @@ def refuse_size(
         f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store "
         f"them in other units, {1 / size:.0e} times as large{wider}, and run again."
     )
+
+
+FAINT_COLUMNS = 2.0**-525
+"""Size of a column, relative to the largest, below which squares of its numbers have no more than seven
+digits, or are 0."""
+
+
+def refuse_faint_columns(source: Source, mean: Float64, deviation: Float64) -> None:
+    """Raise ``DataError`` if squares of a column leave the range of float64, and of the largest do not.
+
+    ``mean`` and ``deviation`` are (n,), of each column, as found in one unit for all. A deviation of 0 may
+    then be that of a column that varies.
+    """
+    sizes = np.maximum(np.abs(mean), np.abs(deviation))
+    faint = np.flatnonzero((sizes > 0) & (sizes < FAINT_COLUMNS * sizes.max(initial=0.0)))
+    if len(faint):
+        column, largest = int(faint[0]), float(sizes.max())
+        raise DataError(
+            f"columns of {source.name} are near {largest:.0e}, and column {column} near {sizes[column]:.0e}: "
+            "no unit keeps the squares of both in the range of float64. Store it in other units, or leave it "
+            "out with select_columns= (--select-columns), and run again."
+        )

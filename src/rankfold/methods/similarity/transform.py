@@ -93,7 +93,7 @@ class SimilarRows:
             driver_bytes=0,
             accumulator_bytes=16,
             writes_bytes=writes,
-            temporary_bytes=self.fold(NOWHERE, 1).reads_bytes,
+            other_reads_bytes=self.fold(NOWHERE, 1).reads_bytes,
         )
         return plan_task(outline, sweep, budget)
 

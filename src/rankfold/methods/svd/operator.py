@@ -30,7 +30,7 @@ from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.methods.svd.unseen_directions import RowSketch, UnseenDirections, load_missing, save_missing
+from rankfold.methods.svd.unseen_directions import RowSketch, UnseenDirections, load_unseen, save_unseen
 from rankfold.pipeline.data.real_parts import collapse, expand
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
@@ -288,8 +288,8 @@ class CenteredMatrix:
             sketch, self.sketch_rows = RowSketch(path), 0
             if self.sketch_purpose is Purpose.ROW_SIGNS and self.start.from_sample:
                 path = run.part(name, "missing.part")
-                save_missing(path, sketched, q, self.squared_norm - inner(q, z), self.squared_norm)
-                missing = load_missing(path)
+                save_unseen(path, sketched, q, self.squared_norm - inner(q, z), self.squared_norm)
+                missing = load_unseen(path)
         path = run.part(name, "block.part")
         save_arrays(path, {"q": q, "z": z, "offset": offset})
         block = Block(path, q.shape[1], y)

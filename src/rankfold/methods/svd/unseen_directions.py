@@ -52,7 +52,7 @@ class UnseenDirections:
     """(short, k) orthonormal, orthogonal to the block."""
 
 
-def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
+def save_unseen(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
     """Find and save at most width leading directions of a sketch (l, short) outside a block (short, width).
 
     ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
@@ -82,8 +82,8 @@ def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: f
         save_arrays(path, {**arrays, "directions": directions})
 
 
-def load_missing(path: Path) -> UnseenDirections:
-    """Load the directions that ``save_missing`` wrote."""
+def load_unseen(path: Path) -> UnseenDirections:
+    """Load the directions that ``save_unseen`` wrote."""
     return UnseenDirections(**load_arrays(path))
 
 
@@ -120,7 +120,7 @@ class RowSketch:
         -----
         The sketch keeps the square of a given direction with a relative standard deviation of at most
         sqrt(2 / l). Bounds allow for three of those, and for squares that sums of squares show to be
-        hidden, as in ``save_missing``. To each square the sketch adds those of all others over l. They are
+        hidden, as in ``save_unseen``. To each square the sketch adds those of all others over l. They are
         subtracted first, but no bound is below the square in the sketch, which is too large on average
         already. No value is above the remainder.
 

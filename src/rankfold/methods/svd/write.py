@@ -11,6 +11,7 @@ from rankfold.kernels.linear.dense import adjoint
 from rankfold.methods.claims import has_converged, in_words
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.outputs import write_outputs
+from rankfold.methods.parts.square_range import refuse_faint_columns
 from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
@@ -144,6 +145,7 @@ def _columns(
     if not request.scale:
         return {"mean": mean}
     deviation = deviation[:: 1 + layout.paired]
+    refuse_faint_columns(layout.view.source, mean, deviation)
     decomposition.facts["unscaled"] = warn_of_constant(run, deviation)
     return {"mean": mean, "scale": divisors(deviation)}
 

@@ -57,12 +57,12 @@ class TreeSweeps:
     driver_bytes: int = 0
     """Most memory of the leading process between sweeps, besides the tree."""
 
-    temporary_bytes: int = 0
+    resident_bytes: int = 0
     """Bytes that the leading process holds throughout besides the tree."""
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose as many threads as fit into memory in addition to the tree."""
-        held, building = held_bytes(self.reader) + self.temporary_bytes, building_bytes(self.reader)
+        held, building = held_bytes(self.reader) + self.resident_bytes, building_bytes(self.reader)
         task = max(fold.memory_bytes for _, fold, _, _ in self.folds)
         streams = max(fold.cut.stream_count for _, fold, _, _ in self.folds)
         room = budget.memory_bytes - RESERVE_BYTES - held

@@ -49,7 +49,8 @@ def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> T
     init: object = arguments.init
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     name = str(init) if is_name else INITS[-1]
-    parameters = dataclasses.replace(arguments, init=name)
+    # Workers get the parameters: no matrix is among them.
+    parameters = dataclasses.replace(arguments, init=name, matrix=None, quality=None)
     parameters.check()
     if is_name and name == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or spectral")

@@ -323,7 +323,10 @@ def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Ta
         )
     init: object = arguments.init
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
-    parameters = dataclasses.replace(arguments, init=str(init) if is_name else "custom")
+    # Workers get the parameters: no matrix is among them.
+    parameters = dataclasses.replace(
+        arguments, init=str(init) if is_name else "custom", matrix=None, quality=None
+    )
     parameters.check()
     if is_name and init == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or umap")

@@ -9,7 +9,7 @@ pair_sweep      a sweep over pairs of blocks
 attempt         workspaces and progress of a process in one attempt at a sweep
 by_reference    data that tasks share, read once by a process
 run             files of one request, its sweeps, and counts of passes, seconds and bytes
-durability      durability of the files of a run
+durability      which files of a run are recorded and flushed, and when
 scheduler       interface to the place where sweeps run, and its budget
 memory          memory that a process really holds
 control_groups  memory that the groups of a process leave to it

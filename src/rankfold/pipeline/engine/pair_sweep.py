@@ -34,7 +34,7 @@ from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import (
     LEASE,
-    MOST_RETRIES,
+    MOST_TURNS,
     SEGMENT_SECONDS,
     StreamRolledBack,
     require_ours,
@@ -128,14 +128,14 @@ class PairSweep:
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
-        for turn in range(MOST_RETRIES):
+        for turn in range(MOST_TURNS):
             # No task runs now: without a lease, a worker that was thought dead cannot set back what is
             # complete.
             save_json(self.folder / LEASE, None, durable=False)
             met, begun = self._met(), False
             left = sum(map(self._row_pairs, self._graphs(met)))
             for part in self._graphs(met):
-                if turn == MOST_RETRIES - 1:
+                if turn == MOST_TURNS - 1:
                     raise StreamRolledBack(
                         f"accumulators in {self.folder} were set back; the same command goes on"
                     )

@@ -55,7 +55,7 @@ SEGMENT_SECONDS = 20.0
 FAN_IN = 8
 """Streams merged by one task, one after the other: two accumulators are in memory, however many streams."""
 
-MOST_RETRIES = 5
+MOST_TURNS = 5
 """Turns after which a sweep is given up; a new turn begins whenever a stream was set back."""
 
 TOTAL = "total.part"
@@ -129,19 +129,19 @@ class Sweep:
     ) -> tuple[State, int]:
         """Fold and merge until all streams are done; returns the sums, and the peak memory in bytes.
 
-        If a checkpoint was damaged or set back, another turn begins, up to ``MOST_RETRIES`` in all.
+        If a checkpoint was damaged or set back, another turn begins, up to ``MOST_TURNS`` in all.
         """
         make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
-        for turn in range(MOST_RETRIES):
+        for turn in range(MOST_TURNS):
             try:
                 peak = max(peak, self._carry_out(scheduler, progress))
                 return self._root_state(), peak
             except (StreamRolledBack, DamagedStateError) as error:
                 # Files of another sweep are not made again here.
                 own = isinstance(error, StreamRolledBack) or self.folder in error.path.parents
-                if turn + 1 == MOST_RETRIES or not own:
+                if turn + 1 == MOST_TURNS or not own:
                     raise
         raise AssertionError("the last turn returns or raises")
 

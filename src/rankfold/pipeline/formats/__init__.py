@@ -1,30 +1,30 @@
 """Open whatever a user passes as a matrix, as a ``Source``: a matrix that can be read a rectangle at a time.
 
-    locate     paths of the form STORE::array, and the arrays that a store holds
-    arrays     NumPy and SciPy arrays, lists, tensors, AnnData objects
-    frames     frames of pandas, polars and Dask
-    vectors    columns of lists of numbers in memory, such as embeddings; tables of Arrow
-    zarr       Zarr arrays in a folder
-    csr        sparse matrices in AnnData's layout
-    remote     Zarr arrays in object stores
-    npy        .npy, .fbin, .u8bin and .i8bin files
-    npz        .npz files that are not compressed
-    plink      .bed files of genotypes
-    hdf5       HDF5 files, through h5py
+    locate         paths of the form STORE::array, and the arrays that a store holds
+    arrays         NumPy and SciPy arrays, lists, tensors, AnnData objects
+    frames         frames of pandas, polars and Dask
+    vectors        columns of lists of numbers in memory, such as embeddings; tables of Arrow
+    zarr           Zarr arrays in a folder
+    csr            sparse matrices in AnnData's layout
+    remote         Zarr arrays in object stores
+    npy            .npy, .fbin, .u8bin and .i8bin files
+    npz            .npz files that are not compressed
+    plink          .bed files of genotypes
+    hdf5           HDF5 files, through h5py
     hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
     cell_ranger    names of cells and genes in files of 10x Genomics
     cell_frames    obs and var of AnnData
     frame_columns  data frames of AnnData as matrices
-    netcdf     netCDF files and xarray objects
-    dask       Dask arrays
-    open_files  choice of a dataset in a file, files that stay open, optional libraries
-    tables     .csv, .txt and .parquet files and their like
-    packed     text files that may be compressed
-    series     several files as one matrix
-    contents   description of a store of several arrays, or of an array of several axes
-    naming     names of rows and columns in containers
-    latitudes  latitudes of the columns of a field, such as time x (latitude, longitude)
-    open_like  new rows for a result, opened as the rows of its matrix were
+    netcdf         netCDF files and xarray objects
+    dask           Dask arrays
+    open_files     choice of a dataset in a file, files that stay open, optional libraries
+    tables         .csv, .txt and .parquet files and their like
+    packed         text files that may be compressed
+    series         several files as one matrix
+    contents       description of a store of several arrays, or of an array of several axes
+    naming         names of rows and columns in containers
+    latitudes      latitudes of the columns of a field, such as time x (latitude, longitude)
+    open_like      new rows for a result, opened as the rows of its matrix were
 
 Zarr, Dask and all optional libraries are imported only when they are needed: objects are recognized by the
 module of their type.

@@ -276,15 +276,15 @@ def one_sweep(
     accumulator_bytes: int,
     writes_bytes: int = 0,
     stored: tuple[int, int] = (0, 0),
-    temporary_bytes: int = 0,
+    other_reads_bytes: int = 0,
 ) -> PanelSweeps:
     """A single pass over the matrix, by the fold that ``fold_of`` makes for a number of panel buffers.
 
     ``stored`` are the number of stored entries of a sparse matrix, and their bytes, if only these are read;
-    ``temporary_bytes`` are read in addition to the matrix.
+    ``other_reads_bytes`` are read in addition to the matrix.
     """
     source = outline.source
-    reads = temporary_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
+    reads = other_reads_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
 
     def sweeps_of(slots: int) -> list[Pass]:
         sweep = numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)

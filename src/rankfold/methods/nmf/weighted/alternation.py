@@ -100,7 +100,7 @@ class Weighting:
     def cut(self) -> Cut:
         """Cut of the matrix into panels (rows read at a time) and streams (rows summed in order)."""
         view = self.pair_view
-        # BufferPool for weights of the rows too, whether these are read or not.
+        # Memory for weights of the rows too, whether these are read or not.
         row_bytes = 2 * self.model.view.short * self.model.view.dtype.itemsize
         return cut(view.grid, row_bytes, self.accumulator_bytes())
 

@@ -32,7 +32,7 @@ from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.memory import bytes_above_baseline
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.engine.sweep import LEASE, MOST_RETRIES, require_ours, short
+from rankfold.pipeline.engine.sweep import LEASE, MOST_TURNS, require_ours, short
 from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
 from rankfold.pipeline.errors import ClusterError, DamagedStateError, Interrupted
 from rankfold.pipeline.removal import remove
@@ -176,7 +176,7 @@ class Team:
                 raise report.error
             now = self.standing()
             idle, before = 0 if now > before else idle + 1, now
-            if idle == MOST_RETRIES * 4:
+            if idle == MOST_TURNS * 4:
                 raise ClusterError(
                     f"{idle} times in a row workers were lost before they came to a checkpoint. What was "
                     "finished is kept; see the logs of the workers, and give the same command again to go on"

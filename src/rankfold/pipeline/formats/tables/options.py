@@ -6,6 +6,7 @@ import csv
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,8 @@ class ReadOptions:
             raise InputError(
                 f"thousands={self.thousands!r} is not known; say one of {', '.join(map(repr, THOUSANDS))}"
             )
-        if isinstance(self.skip_lines, bool) or not isinstance(self.skip_lines, int) or self.skip_lines < 0:
+        is_whole = isinstance(self.skip_lines, Integral) and not isinstance(self.skip_lines, bool)
+        if not is_whole or self.skip_lines < 0:
             raise InputError(f"skip_lines={self.skip_lines!r} must be a whole number of lines, 0 or more")
         if self.thousands is not None and self.thousands == self.decimal:
             raise InputError(f"decimal and thousands are both {self.decimal!r}: they must differ")
