@@ -363,7 +363,7 @@ def _work(
     where = (folder.state, folder.scratch, folder.result)
     at_once = plan.concurrency * executor.budget.workers
     background, edition = Background(), edition_of(task.request()["kind"])
-    keeping = FilePolicy(folder.resumable, executor.is_remote, where, background)
+    file_policy = FilePolicy(folder.resumable, executor.is_remote, where, background)
     try:
         while True:
             run = Run(
@@ -375,7 +375,7 @@ def _work(
                 plan.groups,
                 at_once,
                 executor.budget.memory_bytes,
-                keeping,
+                file_policy,
                 edition,
                 executor.budget.device,
                 require_held=folder.require_held,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import rankfold as rf
+from rankfold.methods.registry import METHODS
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.workflows.cli import app
 

@@ -201,10 +201,10 @@ def test_a_ledger_knows_what_this_thread_wrote(tmp_path: Path) -> None:
         == ledger.blocks
         == {str(path): {0: (480, checksum(block[:60])), 480: (320, checksum(block[60:]))}}
     )
-    keeping = FilePolicy()
-    assert keeping.damage(again) is None
+    file_policy = FilePolicy()
+    assert file_policy.damage(again) is None
     flip(path)
-    damage = keeping.damage(again)
+    damage = file_policy.damage(again)
     assert damage is not None and "is not what was written" in str(damage)
 
 

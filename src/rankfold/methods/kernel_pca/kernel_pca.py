@@ -140,7 +140,9 @@ class KernelPca:
         """
         asked, rows = self.parameters, self.source.shape[0]
         matrix = SimilarityMatrix(blocks, run.concurrency, group)
-        part = (lambda number: run.part("products", f"{number:04d}.part")) if run.keeping.resumable else None
+        part = (
+            (lambda number: run.part("products", f"{number:04d}.part")) if run.file_policy.resumable else None
+        )
         centered = CenteredSimilarities(matrix, part, run.prepare)
         tell, matrix.tell = _tellers(run, rows, asked.tol)
         pairs = pairs_by_products(centered, asked.rank, (asked.tol, asked.passes, asked.seed), tell)

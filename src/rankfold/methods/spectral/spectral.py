@@ -152,7 +152,7 @@ class Spectral:
                 f"{self.rows} rows have no edges, and the others have {most} dimensions: ask for fewer"
             )
         began = time.perf_counter()
-        part = run.part("filters", "block.part") if run.keeping.resumable else None
+        part = run.part("filters", "block.part") if run.file_policy.resumable else None
         found = leading_eigenvectors(blocks, vertices, asked, run.concurrency, part, _teller(run, self.rows))
         run.seconds["filters"] = time.perf_counter() - began
         run.passes = found.reads

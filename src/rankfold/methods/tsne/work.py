@@ -43,7 +43,7 @@ def optimize(
     began = time.perf_counter()
     if run.scheduler.has_workers:
         if load_if_whole(part, STEP) is None:
-            save_arrays(part, state.arrays(), durable=run.keeping.is_remote)
+            save_arrays(part, state.arrays(), durable=run.file_policy.is_remote)
         rows = len(state.positions)
         del state, arrays
         peak = _on_workers(run, stored, request, part, rows, parts)
@@ -61,7 +61,7 @@ def _run_in_process(run: Run, walk: GradientDescent, part: Path) -> None:
 
     def on_step(is_whole: bool) -> None:
         nonlocal last_save
-        if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+        if run.file_policy.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
             save_arrays(part, walk.state.arrays())
             last_save = time.monotonic()
         if run.progress:

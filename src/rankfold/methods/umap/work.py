@@ -52,7 +52,7 @@ def lay_out(
             state[SPREAD] = np.zeros((len(state[POSITIONS]), 2), np.float32)
     if run.scheduler.has_workers:
         if load_if_whole(part, MOVES) is None:
-            save_arrays(part, state, durable=run.keeping.is_remote)
+            save_arrays(part, state, durable=run.file_policy.is_remote)
         rows = len(state.pop(POSITIONS))
         run.worker_bytes = max(run.worker_bytes, _on_workers(run, edges, parameters, part, rows, parts, goal))
         positions: Float32 = load_arrays(part)[POSITIONS]
@@ -79,7 +79,7 @@ def _run_in_process(
 
     def on_step(done: int) -> None:
         nonlocal last_save
-        if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+        if run.file_policy.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
             save_arrays(part, _state(layout, done))
             last_save = time.monotonic()
         if run.progress and done % (end // edges.epochs) == 0:

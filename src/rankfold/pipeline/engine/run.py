@@ -69,7 +69,7 @@ class Run:
     memory_bytes: int = 0
     """Working memory of each process."""
 
-    keeping: FilePolicy = field(default_factory=FilePolicy)
+    file_policy: FilePolicy = field(default_factory=FilePolicy)
     edition: int = 1
     """Edition of the method: a number that rises when the same request gets other bytes."""
 
@@ -128,7 +128,7 @@ class Run:
         self.require_held()
         for name, (values, axes) in self.fitted.items():
             write_small(self.result, {name: values}, *axes[: values.ndim])
-        small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
+        small = not self.file_policy.resumable and bytes_under(self.result) <= LAZY_BYTES
         if not small or (self.result / "graph").exists():
             write_group(self.result, facts)
 
@@ -145,7 +145,7 @@ class Run:
     def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or load its sums if it has finished before; returns the sums over all rows."""
         self.require_held()
-        place = self.concurrency, self.journal(name), self.keeping, self.device
+        place = self.concurrency, self.journal(name), self.file_policy, self.device
         sweep = Sweep(name, fold, self.folder / name, *place)
         began = time.perf_counter()
         total = sweep.load_total(self.progress)
@@ -175,15 +175,15 @@ class Run:
         text = name_in_run(path) or str(path)
         names = [name for name in self.earlier if name == text or name.startswith(text + "/")]
         for name in sorted(names):
-            damage = self.keeping.damage(Ledger({name: self.written.blocks[name]}))
+            damage = self.file_policy.damage(Ledger({name: self.written.blocks[name]}))
             if damage is not None:
                 raise damage
             self.earlier.discard(name)
 
     def make_again(self, error: DamagedStateError) -> bool:
         """Set aside the checkpoint that led to a damaged file, to be made again; False if there is none."""
-        if self.keeping.background is not None:
-            self.keeping.background.finish()
+        if self.file_policy.background is not None:
+            self.file_policy.background.finish()
         maker = self.makers.get(name_in_run(error.path) or str(error.path), error.path)
         if not maker.exists():
             return False
@@ -198,12 +198,12 @@ class Run:
         """
         state = load_if_whole(path)
         if state is not None:
-            damage = self.keeping.damage(Ledger.taken_from(state))
+            damage = self.file_policy.damage(Ledger.taken_from(state))
             if damage is None:
                 return state
             set_aside(path, f"was written with {damage.path}, which {damage.reason}")
         ledger = Ledger()
-        with record_writes(ledger if self.keeping.resumable else None):
+        with record_writes(ledger if self.file_policy.resumable else None):
             arrays = make()
         save_arrays(path, {**arrays, **ledger.as_arrays()})
         self._note(ledger, path, earlier=False)
@@ -242,7 +242,7 @@ class Run:
     def release(self, narrow: ScratchMatrix) -> None:
         """Remove a matrix from scratch, once everything made from it is flushed to disk."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
-        self.keeping.after_settling(narrow.remove)
+        self.file_policy.after_settling(narrow.remove)
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
         """Run a sweep over all pairs of rows; leaves its results (accumulators of blocks) in ``folder``."""

@@ -94,7 +94,7 @@ class Sweep:
     folder: Path
     concurrency: int
     journal: Journal = field(default_factory=Journal)
-    keeping: FilePolicy = field(default_factory=FilePolicy)
+    file_policy: FilePolicy = field(default_factory=FilePolicy)
     device: str = "cpu"
     """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
@@ -147,24 +147,24 @@ class Sweep:
 
     def _settle(self, total: Total) -> None:
         """Save the sums over all rows, then remove the files that led to them."""
-        if not self.keeping.resumable:
+        if not self.file_policy.resumable:
             self._drop_parts()
             return
         # Saved at once: the caller may change the state while the rest is under way.
         path, draft = self.folder / TOTAL, self.folder / f".{TOTAL}"
         save_arrays(draft, {**total.state, **total.ledger.as_arrays()}, name=path)
-        paths = self.keeping.paths(total.ledger)
+        paths = self.file_policy.paths(total.ledger)
 
         def trust() -> None:
-            if self.keeping.durable:
+            if self.file_policy.durable:
                 flush_all(paths)
                 flush(draft)
             rename(draft, path)
-            if self.keeping.durable:
+            if self.file_policy.durable:
                 flush(path.parent)
             self._drop_parts()
 
-        self.keeping.after_settling(trust)
+        self.file_policy.after_settling(trust)
 
     def _drop_parts(self) -> None:
         for name in os.listdir(self.folder):
@@ -177,7 +177,7 @@ class Sweep:
             part = self.part(0, stream)
             state = load_if_whole(part)
             if state is not None:
-                damage = self.keeping.damage(Ledger.taken_from(state))
+                damage = self.file_policy.damage(Ledger.taken_from(state))
                 if damage is not None:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
@@ -312,7 +312,7 @@ def _advance(
     segment.
     """
     sweep, last_save = reference.value, time.monotonic()
-    fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
+    fold, file_policy, path = sweep.fold, sweep.file_policy, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
     at, first = _next_panel(path), int(fold.cut.streams[stream])
     if at is not None and at >= until and (core := load_if_whole(path, _CORE)):
@@ -326,7 +326,7 @@ def _advance(
         ledger, writes = Ledger.taken_from(state), Ledger()
         state = place.load(state, fold.resident)
         with (
-            record_writes(writes if keeping.resumable else None),
+            record_writes(writes if file_policy.resumable else None),
             contextlib.closing(panels_of(fold, work, panel, until)) as panels,
         ):
             for panel, start, stop, slot in panels:
@@ -336,13 +336,13 @@ def _advance(
                 note["rows"] = note.get("rows", 0) + stop - start
                 if panel + 1 == until or own.stopped or time.monotonic() - last_save > SEGMENT_SECONDS:
                     require_ours(path.parent, lease)
-                    if keeping.is_remote:
-                        flush_all(keeping.paths(writes))
+                    if file_policy.is_remote:
+                        flush_all(file_policy.paths(writes))
                     ledger.add(writes)
                     writes.blocks.clear()
                     sums: dict[str, Any] = {**place.unload(state), **ledger.as_arrays()}
                     where: dict[str, Any] = {_NEXT: panel + 1, _CORE: place.core_type()}
-                    save_arrays(path, {**sums, **where}, durable=keeping.is_remote)
+                    save_arrays(path, {**sums, **where}, durable=file_policy.is_remote)
                     last_save = time.monotonic()
                 own.end_if_stopped()
         # Workspace and accumulator are still held: the segment never had more memory than now.

@@ -67,7 +67,7 @@ class Member:
     threads: int
     folder: Path
     lease: str
-    keeping: FilePolicy
+    file_policy: FilePolicy
     attempt: Attempt
     next_look: float = 0.0
     last_message: float = 0.0
@@ -97,7 +97,7 @@ class Member:
     def save(self, path: Path, arrays: State) -> None:
         """Save a checkpoint; raises if the folder belongs to another attempt."""
         require_ours(self.folder, self.lease)
-        save_arrays(path, arrays, durable=self.keeping.is_remote)
+        save_arrays(path, arrays, durable=self.file_policy.is_remote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Team:
     """Fewest processes that have enough memory for the work."""
 
     threads: int
-    keeping: FilePolicy
+    file_policy: FilePolicy
     journal: Journal
     work: Callable[[int], tuple[Work, Sequence[int]]]
     """Function of the number of processes: gives the work, and the most bytes of a message of each."""
@@ -161,7 +161,7 @@ class Team:
         have.
         """
         name, most, least = state.parent.name, parts.stop - 1, parts.start
-        how = run.concurrency, run.keeping, run.journal(name)
+        how = run.concurrency, run.file_policy, run.journal(name)
         return cls(name, state.parent, run.scratch, most, least, *how, work, standing)
 
     def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
@@ -245,7 +245,7 @@ class Team:
                         self.folder,
                         lease=lease,
                         threads=self.threads,
-                        keeping=self.keeping,
+                        file_policy=self.file_policy,
                         journal=self.journal,
                         dask_key_name=(f"{self.name}-part-{short(lease)}", exchange.part),
                     )
@@ -260,7 +260,7 @@ def _take_part(
     *,
     lease: str,
     threads: int,
-    keeping: FilePolicy,
+    file_policy: FilePolicy,
     journal: Journal,
 ) -> TeamReport:
     """Do the part of one process, and report errors.
@@ -271,7 +271,7 @@ def _take_part(
     error: Exception | None = None
     with own.working(), one_blas_thread(), journal.segment(exchange.part):
         try:
-            work.do_part(Member(exchange, threads, folder, lease, keeping, own))
+            work.do_part(Member(exchange, threads, folder, lease, file_policy, own))
         except (PeerLeft, Interrupted) as ending:
             error = ending if isinstance(ending, DamagedStateError) else None
         except Exception as problem:  # noqa: BLE001 - raised by the driver
