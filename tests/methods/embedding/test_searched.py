@@ -15,7 +15,9 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.methods.registry import METHODS
+from rankfold.methods.registry import Method
+from rankfold.methods.tsne.arguments import TSNE
+from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.workflows.cli import app
 
@@ -201,10 +203,10 @@ def test_options_of_a_matrix_are_for_a_matrix(tmp_path: Path) -> None:
     assert run.exit_code != 0 and "is a result, of which all rows count" in run.output
 
 
-@pytest.mark.parametrize("method", ["umap", "tsne"])
-def test_workers_get_no_matrix_with_the_parameters(method: str) -> None:
+@pytest.mark.parametrize("method", [UMAP, TSNE], ids=["umap", "tsne"])
+def test_workers_get_no_matrix_with_the_parameters(method: Method) -> None:
     x = np.random.default_rng(0).random((90, 4))
-    chain: Any = METHODS[method].task(rf.knn(x, 89), init="pca", matrix=x, quality=x)
+    chain: Any = method.task(rf.knn(x, 89), init="pca", matrix=x, quality=x)
     tasks = [link.task for link in chain.links]
     (parameters,) = (task.parameters for task in tasks if type(task).__name__ in ("UmapTask", "TsneTask"))
     assert len(pickle.dumps(parameters)) < 10_000
