@@ -102,7 +102,7 @@ def test_what_is_no_module_comes_along(distributions: tuple[Path, Path]) -> None
     for folder, is_wanted in wanted:
         there = {path.relative_to(SOURCES.parent).as_posix() for path in folder.rglob("*") if is_wanted(path)}
         assert there and there <= names, folder
-    assert "rankfold/py.typed" in names
+    assert {"rankfold/py.typed", "rankfold/__init__.pyi"} <= set(names)
 
 
 @pytest.mark.process
