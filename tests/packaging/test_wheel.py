@@ -47,7 +47,8 @@ def rankfold(*arguments: object) -> Any:
 
 def test_every_file_of_the_tree_is_there() -> None:
     assert files(INSTALLED) == files(TREE)
-    assert {"py.typed", "__init__.pyi", "workflows/reports/page.html", "cluster/profiles/cpu.yaml"} <= files(INSTALLED)
+    data = {"py.typed", "__init__.pyi", "workflows/reports/page.html", "cluster/profiles/cpu.yaml"}
+    assert data <= files(INSTALLED)
 
 
 @pytest.mark.slow  # with all libraries, which nothing has loaded before
