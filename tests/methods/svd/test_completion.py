@@ -496,7 +496,7 @@ def test_precision_that_is_asked_for() -> None:
 def test_outputs_are_those_that_a_task_names() -> None:
     x, _ = with_gaps(300, 20)
     made = rf.pca(x, 3, missing="em", threads=1)
-    named = {each.name: each for each in PCA.task(x, 3, missing="em").outputs()}
+    named = {each.name: each for each in PCA.task(x, rank=3, missing="em").outputs()}
     assert set(named) == set(made)
     for name, each in named.items():
         values = np.asarray(getattr(made, name)[...])
