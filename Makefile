@@ -1,8 +1,8 @@
 # make demo        principal components of half a million image patches inside 256 MiB
 # make check       format, lint, types, layers; make lint and make types are parts of it
-# make test        the quick tests: every pair of values of each product, no test above half a second
+# make test        the quick tests: every pair of values of each product, no test above 0.3 seconds
 # make test-changed BASE=main   the tests below ten seconds that can see what differs from a commit, HEAD by default
-# make test-long   the tests between half a second and ten seconds, which make test leaves out
+# make test-long   the tests between 0.3 and ten seconds, which make test leaves out
 # make tiers       measure these and those of make test, alone on the machine, and list which take how long
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (several hours)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree

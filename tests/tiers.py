@@ -1,7 +1,7 @@
 """Tests keep to their tier: without a mark, one that takes more than ten seconds fails; the slowest are told.
 
-Those that take more than ``LONG_SECONDS`` are in ``long_tests.txt``, and are marked ``long``: one test of ten
-is long, and all of these take three quarters of the time. ``make tiers`` measures them, and writes the
+Those that take more than ``LONG_SECONDS`` are in ``long_tests.txt``, and are marked ``long``: one test of five
+is long, and these take four fifths of the time. ``make tiers`` measures them, and writes the
 list.
 
 What counts is the test and the fixtures made for it alone: not what many share, nor what numba compiles,
@@ -26,7 +26,7 @@ import pytest
 LIMIT_SECONDS = 10.0
 """On a machine with a core for each process that computes: see ``limit_seconds``."""
 SLOWEST = 20
-LONG_SECONDS = 0.5
+LONG_SECONDS = 0.3
 """Own seconds of a test above which it is ``long``."""
 
 LONG_TESTS = Path(__file__).parent / "long_tests.txt"
