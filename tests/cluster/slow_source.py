@@ -43,6 +43,10 @@ class SlowSource:
     def column_grid(self) -> Grid:
         return self.inner.column_grid
 
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return getattr(self.inner, "dims", ())
+
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         until = time.monotonic() + self.seconds
         while (left := until - time.monotonic()) > 0 and not (self.hurry and os.path.exists(self.hurry)):
