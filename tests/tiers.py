@@ -1,8 +1,7 @@
 """Tests keep to their tier: without a mark, one that takes more than ten seconds fails; the slowest are told.
 
-Those that take more than ``LONG_SECONDS`` are in ``long_tests.txt``, and are marked ``long``: one test of five
-is long, and these take four fifths of the time. ``make tiers`` measures them, and writes the
-list.
+Those that take more than ``LONG_SECONDS`` are in ``long_tests.txt``, and are marked ``long``: one test of
+five, and four fifths of the time. ``make tiers`` measures them, and writes the list.
 
 What counts is the test and the fixtures made for it alone: not what many share, nor what numba compiles,
 which is kept for later. On a machine with other work a test takes longer through no fault of its own. So its
