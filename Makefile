@@ -20,8 +20,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-QUICK := not exhaustive and not process and not slow and not slurm and not long
 SECONDS := not exhaustive and not process and not slow and not slurm
+QUICK := $(SECONDS) and not long
 # Compiled loops, which clones share.
 export NUMBA_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rankfold-loops
 # Quick tests keep their files in memory where 8 GB are free for that. All tests keep them on a disk.

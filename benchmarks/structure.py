@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import tokenize
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -32,46 +33,20 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rankfold"
 TOY = ROOT / "tests" / "methods" / "toy"
 
-OWN_FOLDERS = {
-    "pca": "svd",
-    "qr": "svd",
-    "density": "sums",
-    "kernel_sum": "sums",
-    "diffusion_map": "spectral",
-}
-OWN_FOLDERS |= {"radius_neighbors": "radius", "combine_graphs": "fuzzy_graph"}
-OWN_FOLDERS |= dict.fromkeys(("trustworthiness", "continuity", "neighborhood_preservation"), "embedding")
-OWN_FOLDERS |= dict.fromkeys(("transform", "update", "check", "reconstruct"), "model")
-"""Folders of methods that have another name than their method."""
 
-
-def source() -> dict[str, int]:
-    """Size of the source."""
-    files = sorted(SOURCE.rglob("*.py"))
-    counted = dict.fromkeys(("files", "classes", "functions", "lines", "text", "blank", "imports"), 0)
-    counted["files"] = len(files)
-    for file in files:
-        text = file.read_text()
-        for node in ast.walk(ast.parse(text)):
-            counted["classes"] += isinstance(node, ast.ClassDef)
-            counted["functions"] += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                counted["imports"] += lines_of(node)
-        counted["lines"] += text.count("\n")
-        counted["text"] += sum(lines_of(each) for each in docstrings(text))
-        counted["blank"] += sum(not line.strip() for line in text.splitlines())
-    return counted
-
-
-def docstrings(text: str) -> list[ast.stmt]:
-    """Statements of a module that are nothing but a string."""
-    return [
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and type(node.value.value) is str
-    ]
+def size_of(file: Path) -> Counter[str]:
+    """Classes, functions and lines of a file; and its lines of text, which are strings that stand alone."""
+    content, size = file.read_text(), Counter[str](files=1)
+    for node in ast.walk(ast.parse(content)):
+        size["classes"] += isinstance(node, ast.ClassDef)
+        size["functions"] += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            size["imports"] += lines_of(node)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            size["text"] += lines_of(node) * (type(node.value.value) is str)
+    size["lines"] = content.count("\n")
+    size["blank"] = sum(not line.strip() for line in content.splitlines())
+    return size
 
 
 def lines_of(node: ast.stmt) -> int:
@@ -124,21 +99,13 @@ def named_elsewhere() -> int:
             continue
         for token in tokenize.generate_tokens(io.StringIO(file.read_text()).readline):
             name = token.string.strip("\"'") if token.type == tokenize.STRING else ""
-            own = OWN_FOLDERS.get(name, name)
-            count += name in METHODS.ours and own not in place.parts
+            count += name in METHODS.ours and METHODS.ours[name].split(".")[2] not in place.parts
     return count
-
-
-def code_lines(file: Path) -> int:
-    """Lines of a file that are neither text nor blank."""
-    text = file.read_text()
-    blank = sum(not line.strip() for line in text.splitlines())
-    return text.count("\n") - blank - sum(lines_of(each) for each in docstrings(text))
 
 
 def main() -> None:
     """Print the table."""
-    size = source()
+    size = sum(map(size_of, SOURCE.rglob("*.py")), Counter[str]())
     print(f"source: {size['files']} files, {size['classes']} classes, {size['functions']} functions")
     parts = ", ".join(f"{size[name]} {name}" for name in ("text", "blank", "imports"))
     print(f"lines: {size['lines']}, of these {parts}")
@@ -147,7 +114,8 @@ def main() -> None:
             print(f"rf.{name} of a small store: {files} files, {functions} functions")
     print(f"names of methods elsewhere: {named_elsewhere()}")
     for name in ("column_sums", "power"):
-        print(f"{name}: {code_lines(TOY / f'{name}.py')} lines of code")
+        own = size_of(TOY / f"{name}.py")
+        print(f"{name}: {own['lines'] - own['text'] - own['blank']} lines of code")
     declared = [(SOURCE / "methods").glob("*/arguments.py"), (SOURCE / "methods").glob("*/request.py")]
     fields = [
         set(re.findall(r"^    (\w+): ", "".join(f.read_text() for f in files), re.M)) for files in declared

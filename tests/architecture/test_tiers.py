@@ -138,8 +138,9 @@ def test_commands_and_marks_are_those_of_the_makefile() -> None:
         assert set(re.findall(r"^(?:\$ )?make ([\w-]+)", text, re.MULTILINE)) <= targets
     assert "make test\n" in (ROOT / ".ci" / "run").read_text()
     marks = set(re.findall(r'^    "(\w+): ', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
-    (left_out,) = re.findall(r"^QUICK := (.*)$", makefile, re.MULTILINE)
-    assert set(re.findall(r"not (\w+)", left_out)) <= marks
+    for name in ("SECONDS", "QUICK"):
+        (left_out,) = re.findall(rf"^{name} := (.*)$", makefile, re.MULTILINE)
+        assert set(re.findall(r"not (\w+)", left_out)) <= marks
 
 
 def test_long_tests_are_tests_that_there_are() -> None:

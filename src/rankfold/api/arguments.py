@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rankfold.api.docstrings import completed, said_by
-from rankfold.api.where import ARGUMENTS, signature_of
+from rankfold.api.where import ARGUMENTS
 from rankfold.methods.registry import METHODS
 from rankfold.methods.svd.arguments import share_as_tol
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
@@ -77,7 +77,7 @@ OUTPUTS = ("out", "destination")
 
 def public(function: F, *, name: str = "") -> F:
     """Wrap a public function so that its arguments are checked; under another ``name``, if one is given."""
-    signature = signature_of(function)
+    signature = inspect.signature(function)
     parameters = signature.parameters
     title = name or function.__name__
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())

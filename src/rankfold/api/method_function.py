@@ -79,12 +79,12 @@ def run_method(method: Method, inputs: Sequence[object], arguments: Mapping[str,
 
 
 def where_of(arguments: Mapping[str, Any]) -> GrowOptions:
-    """Those arguments that say where a method runs and how its matrix is opened."""
+    """Arguments of a call for the place of execution and for opening matrices: those of ``GrowOptions``."""
     return cast("GrowOptions", {name: value for name, value in arguments.items() if name in ARGUMENTS})
 
 
 def options_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments that the method declares."""
+    """Arguments of a call that are not of ``GrowOptions``: the method declares them."""
     return {name: value for name, value in arguments.items() if name not in ARGUMENTS}
 
 

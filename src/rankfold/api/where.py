@@ -211,17 +211,6 @@ def opened(x: object, where: MatrixOptions) -> object:
     return open_source(x, **view)
 
 
-def signature_of(function: Any) -> inspect.Signature:
-    """Signature of a function with the declared arguments in place of ``**where``."""
-    own = inspect.signature(function)
-    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (RunOptions, MatrixOptions, GrowOptions)}
-    for each in own.parameters.values():
-        if each.annotation in kinds:
-            others = [one for one in own.parameters.values() if one is not each]
-            return own.replace(parameters=[*others, *parameters(kinds[each.annotation])])
-    return own
-
-
 def parameters(where: type) -> list[inspect.Parameter]:
     """Parameters, for a signature, that one of these classes declares; those of ``rankfold.open`` first."""
     kind, annotations = inspect.Parameter.KEYWORD_ONLY, where.__annotations__

@@ -1,9 +1,9 @@
 """Declaration of the arguments of a method, in one place: types, bounds, choices and help.
 
 The arguments of a method are the fields of a frozen dataclass, each ``Annotated`` with an ``Argument``. From
-them follow the options of the command line, the keys of a stage in a workflow, their JSON Schema, the
-arguments of ``plan``, and the check of every value that a caller passes by any interface. Imports nothing
-heavy: the command line imports it before anything is computed.
+them follow the signature of the Python function, the options of the command line, the keys of a stage in a
+workflow, their JSON Schema, the arguments of ``plan``, and the check of every value that a caller passes by
+any interface. Imports nothing heavy: the command line imports it before anything is computed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import functools
 import math
 import operator
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
 
@@ -191,6 +192,11 @@ def number(name: str, value: object) -> float:
     raise InputError(f"{name} must be a number, not {value!r}")
 
 
+def is_word(value: object, words: Collection[str]) -> bool:
+    """True for text that is one of the words, or a word that is misspelled: not the path of something."""
+    return isinstance(value, str) and (value in words or not Path(value).exists())
+
+
 def boolean(name: str, value: object) -> bool:
     """Convert a boolean of Python or NumPy to bool; ``InputError`` for others."""
     if str(value) in ("True", "False") and not isinstance(value, str):
@@ -205,7 +211,7 @@ def parameters_of(arguments: type) -> tuple[Parameter, ...]:
     return tuple(_parameter(field, hints[field.name]) for field in dataclasses.fields(arguments))
 
 
-def identity_of(arguments: Any) -> dict[str, Any]:
+def request_values(arguments: Any) -> dict[str, Any]:
     """Values of declared arguments by name, without those that do not decide the result."""
     return {
         each.name: getattr(arguments, each.name)

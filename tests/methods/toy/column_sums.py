@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
-from rankfold.methods.argument import Argument, identity_of
+from rankfold.methods.argument import Argument, request_values
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.registry import Method
@@ -83,7 +83,7 @@ class ColumnSums:
 
     def request(self) -> dict[str, Any]:
         """Everything besides the matrix that decides the sums."""
-        return {"kind": "column_sums", **identity_of(self.arguments)}
+        return {"kind": "column_sums", **request_values(self.arguments)}
 
     def outputs(self) -> tuple[Output, ...]:
         """The array of the result."""

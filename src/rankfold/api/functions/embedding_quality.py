@@ -168,7 +168,7 @@ def _quality(task: Task, where: RunOptions) -> Quality:
 
 @method_function(PRESERVATION, without=RunOptions.__annotations__)
 def neighborhood_preservation(
-    first: Result | str | Path, second: Result | str | Path, k: int | None = None
+    first: Result | str | Path, second: Result | str | Path, **arguments: Any
 ) -> Quality:
     """Share of neighbors that two searches have in common, in the mean over all rows.
 
@@ -202,7 +202,7 @@ def neighborhood_preservation(
     >>> rf.neighborhood_preservation(near, near).value
     1.0
     """
-    task = cast("Comparison", PRESERVATION.task(first, second, k=k))
+    task = cast("Comparison", PRESERVATION.task(first, second, **arguments))
     rows = task.source.shape[0]
     share, error = share_in_common(task.first, task.second, task.k)
     return Quality("neighborhood preservation", share, error, rows, rows, task.k)

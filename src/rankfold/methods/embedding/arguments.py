@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import headline_of_share
-from rankfold.methods.knn.arguments import ALIASES, NAMES, Metric
+from rankfold.methods.knn.arguments import ALIASES, NAMES, SearchMetric
 from rankfold.methods.registry import Input, Method, X
 
 DEFAULT_K = 5
@@ -42,7 +42,7 @@ Seed = Annotated[int, Argument("key of the rows that are looked at", least=0, be
 
 @dataclass(frozen=True, slots=True)
 class TrustworthinessArguments:
-    """Arguments of ``rankfold.trustworthiness``."""
+    """Neighbors, sampled rows, and metric of ranks in the data, for ``rankfold.trustworthiness``."""
 
     k: Count = DEFAULT_K
     metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
@@ -54,10 +54,10 @@ class TrustworthinessArguments:
 
 @dataclass(frozen=True, slots=True)
 class ContinuityArguments:
-    """Arguments of ``rankfold.continuity``."""
+    """Neighbors, sampled rows, and metric of neighbors in the data, for ``rankfold.continuity``."""
 
     k: Count = DEFAULT_K
-    metric: Metric = EUCLIDEAN
+    metric: SearchMetric = EUCLIDEAN
     sample_rows: SampleRows = None
     seed: Seed = 0
 

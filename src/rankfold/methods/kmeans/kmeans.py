@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import is_word
 from rankfold.methods.kmeans.arguments import INITS, KMeansArguments
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
@@ -328,7 +329,7 @@ class Clustering:
 def kmeans_task(x: object, arguments: KMeansArguments) -> Clustering:
     """Make the task of clusters of the rows of a matrix."""
     init: object = arguments.init
-    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    is_name = is_word(init, INITS)
     given = None if is_name else given_centers(init)
     k = arguments.k
     if k is None:

@@ -90,9 +90,9 @@ class OverClusters(OverPanels):
         lent = self.panels.view.lend(0, 1)
         copied = lent is not None and not lent.flags.c_contiguous
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) * copied + 6 * 8)
-        file_policy = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
+        kept = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
         weighing = 0 if self.weights is None else self.weights.read_bytes(rows) + 2 * 8 * rows
-        return 8 * self.copies * self.k * (n + 4) + tiles + grain + file_policy + weighing
+        return 8 * self.copies * self.k * (n + 4) + tiles + grain + kept + weighing
 
     @property
     def operand_bytes(self) -> int:

@@ -38,7 +38,7 @@ SYMMETRIC = ("union", "mutual")
 DEFAULT_K = 15
 
 
-Metric = Annotated[
+SearchMetric = Annotated[
     str,
     Argument(
         "euclidean, sqeuclidean, cosine, correlation, inner_product, manhattan, chebyshev or haversine; "
@@ -65,7 +65,7 @@ class KnnArguments:
         str | None,
         Argument("of other rows, among which neighbors are looked for", holds=("index",), metavar="RESULT"),
     ] = None
-    metric: Metric = "euclidean"
+    metric: SearchMetric = "euclidean"
     symmetric: Annotated[
         str | None,
         Argument("edges of the graph that either row has, union, or both, mutual", choices=SYMMETRIC),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from rankfold.methods.argument import is_word
 from rankfold.methods.nmf.arguments import INITS, NmfArguments
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.nmf.request import CustomStart, FactorRequest
@@ -24,7 +23,7 @@ def nmf_task(x: object, arguments: NmfArguments) -> Nonnegative:
     """Make the task of a nonnegative factorization."""
     init: object = arguments.init
     weights, row_weights, missing = arguments.weights, arguments.row_weights, arguments.missing
-    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    is_name = is_word(init, INITS)
     custom = None if is_name else CustomStart.of(init)
     request = FactorRequest.of(str(init) if is_name else "custom", arguments)
     source = open_source(x)

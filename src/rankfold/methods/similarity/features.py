@@ -237,12 +237,10 @@ class WriteFeatures(OverRows):
     def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffer: points, prepared rows, their products, chunks inside Zarr."""
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
-        file_policy = sum(
-            8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept
-        )
+        kept = sum(8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept)
         rows = 0 if self.points.stay else self.cut.panel_rows - self.panels.grain_rows
         together = 8 * rows * (self.panels.view.short + self.width + 3)
-        return self.points.memory_bytes + self.rows_bytes(self.width) + chunks + file_policy + together
+        return self.points.memory_bytes + self.rows_bytes(self.width) + chunks + kept + together
 
     @property
     def reads_bytes(self) -> int:

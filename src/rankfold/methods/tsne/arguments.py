@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from rankfold.methods.argument import Argument, identity_of
+from rankfold.methods.argument import Argument, request_values
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
@@ -146,7 +146,7 @@ class TsneArguments:
 
     def as_dict(self) -> dict[str, Any]:
         """Arguments that decide the embedding, for the facts of a result and to tell requests apart."""
-        identity = identity_of(self)
+        identity = request_values(self)
         del identity["perplexity"]
         return {"kind": "tsne", "perplexities": list(self.perplexities), **identity}
 

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
+from rankfold.methods.argument import is_word
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -47,7 +48,7 @@ def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> T
             f"{coordinates_hint(result)}"
         )
     init: object = arguments.init
-    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    is_name = is_word(init, INITS)
     name = str(init) if is_name else INITS[-1]
     # Workers get the parameters: no matrix is among them.
     parameters = dataclasses.replace(arguments, init=name, matrix=None, quality=None)

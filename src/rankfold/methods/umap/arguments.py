@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from rankfold.methods.argument import Argument, identity_of
+from rankfold.methods.argument import Argument, request_values
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
@@ -139,7 +139,7 @@ class UmapArguments:
 
     def as_dict(self) -> dict[str, Any]:
         """Arguments that decide the layout, for the facts of a result and to tell requests apart."""
-        return {"kind": "umap", **identity_of(self)}
+        return {"kind": "umap", **request_values(self)}
 
 
 def headline(facts: Facts, attempt: Facts) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import is_word
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -322,7 +323,7 @@ def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Ta
             f"{coordinates_hint(result)}"
         )
     init: object = arguments.init
-    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    is_name = is_word(init, INITS)
     # Workers get the parameters: no matrix is among them.
     parameters = dataclasses.replace(
         arguments, init=str(init) if is_name else "custom", matrix=None, quality=None
