@@ -125,6 +125,29 @@ X = Input("x", key="input")
 """The matrix of most methods."""
 
 
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """Way in which new rows get coordinates in a result of a method: see ``rankfold.transform``."""
+
+    home: str
+    """``"module:function"`` that makes the task from the result and the new rows."""
+
+    loops: str = "rankfold.methods.warm:warm_columns"
+    """``"module:function"`` that runs each compiled loop of that task once, as ``Method.loops`` does."""
+
+    by_neighbors: bool = False
+    """True if new rows are given by their neighbors among the rows of the result, False if as a matrix."""
+
+    def task(self, result: object, new: object, *others: object) -> Task:
+        """Make the checked task for new rows; ``others`` is what the function of ``home`` takes besides."""
+        task: Task = _function(self.home)(result, new, *others)
+        return task
+
+    def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+        """Compile and load the loops that a request for new rows of this type and shape uses."""
+        _function(self.loops)(dtype, request, shape)
+
+
 SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
 """Headings in the list of commands, for methods that search or lay out rows; see ``Method.topic``."""
 
@@ -167,6 +190,10 @@ class Method:
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is
     read: see ``warm.py``."""
+
+    transformation: Transformation | None = None
+    """Way in which new rows get coordinates in its result, named as the first of ``matrices``; None if they
+    get none."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""

@@ -11,10 +11,10 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import pairwise_kernels
 
 import rankfold as rf
+from rankfold.methods.kernel_pca.new_rows import scores_task
 from rankfold.methods.nystroem.arguments import LANDMARKS
 from rankfold.methods.nystroem.sampled import sampled_error
 from rankfold.methods.similarity import features
-from rankfold.methods.similarity.transform import similar_rows_task
 from rankfold.pipeline.engine import blocks
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.storage.scratch import NOWHERE
@@ -200,7 +200,7 @@ def test_points_that_do_not_stay_are_read_once_for_each_panel(monkeypatch: pytes
 
     monkeypatch.setattr(features, "RESIDENT_BYTES", 0)
     monkeypatch.setattr(features.Points, "each", counted)
-    task = similar_rows_task(fit, new)
+    task = scores_task(fit, new)
     cut = task.fold(NOWHERE, 1).cut
     assert len(cut.panels) - 1 < cut.grain_count
     np.testing.assert_array_equal(rf.transform(fit, new).scores[...], whole.scores[...])

@@ -19,8 +19,6 @@ import rankfold as rf
 from rankfold.api.where import VIEW
 from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
 from rankfold.methods.knn.request import METRICS, SET_METRICS
-from rankfold.methods.model.arguments import EMBEDDINGS
-from rankfold.methods.model.transform import PLACED
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
@@ -80,7 +78,6 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert set(EMBEDDINGS) == set(PLACED)
     assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]

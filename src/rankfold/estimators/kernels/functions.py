@@ -17,9 +17,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from rankfold.api.execute import run
 from rankfold.kernels.similarity.functions import Rows, rows_of
 from rankfold.kernels.similarity.tiles import evaluate
+from rankfold.methods.registry import METHODS
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
 from rankfold.methods.similarity.request import KernelChoice
-from rankfold.methods.similarity.transform import similar_rows_task
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 
@@ -54,7 +54,9 @@ def transformed(result: Result, x: object, kernel: Any, memory: str | int | None
     """Transform samples by a result on disk; ``kernel`` supplies a user's function, which the result does not
     hold.
     """
-    task = similar_rows_task(result, x, kernel if callable(kernel) else None)
+    way = METHODS[result.attrs["kind"]].transformation
+    assert way is not None  # noqa: S101  estimators fit only methods that have one
+    task = way.task(result, x, kernel if callable(kernel) else None)
     return run(task, {"memory": memory})
 
 

@@ -9,7 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods, unexplained
-from rankfold.methods.registry import LAYOUT, Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 
 LANDMARKS = ("farthest", "random")
 """Ways of choosing the rows that paths begin at."""
@@ -69,4 +69,9 @@ ISOMAP = Method(
     in_process=True,
     loops="rankfold.methods.isomap.warm:warm_paths",
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.isomap.transform:place_task",
+        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        by_neighbors=True,
+    ),
 )

@@ -5,4 +5,5 @@ request      parameters, checked
 eigenpairs   leading eigenpairs of the centered matrix of similarities: by Lanczos, or for few rows by LAPACK
 memory       memory and passes that a plan counts
 kernel_pca   the task, and its plan
+new_rows     scores of new rows
 """

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts, effort
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import Method, Transformation
 from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
 
 TOL = 1e-8
@@ -46,4 +46,8 @@ KERNEL_PCA = Method(
     loops="rankfold.methods.similarity.warm:warm_similarities",
     edition=2,  # copies of repeated values are looked for
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.kernel_pca.new_rows:scores_task",
+        "rankfold.methods.similarity.warm:warm_similarities",
+    ),
 )

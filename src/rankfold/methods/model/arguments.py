@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts, headline_of_factors, neighborhoods, unexplained
-from rankfold.methods.registry import Input, Method, X
+from rankfold.methods.registry import METHODS, Input, Method, X
 from rankfold.pipeline.law import Law
 
 HOME = "rankfold.methods.model"
@@ -38,7 +38,17 @@ class ReconstructArguments:
     physical: Annotated[bool, Argument("in units of the data, without what prepare did to columns")] = False
 
 
-EMBEDDINGS = ("umap", "tsne", "isomap", "spectral", "diffusion_map")
+def _accepting_rows(*, by_neighbors: bool) -> tuple[str, ...]:
+    """Names of the methods of this package whose results accept new rows given in that way."""
+    others = [name for name, home in METHODS.ours.items() if not home.startswith(f"{HOME}.")]
+    ways = {name: METHODS[name].transformation for name in others}
+    return tuple(name for name, way in ways.items() if way is not None and way.by_neighbors is by_neighbors)
+
+
+FITS = _accepting_rows(by_neighbors=False)
+"""Methods whose results accept new rows as a matrix."""
+
+EMBEDDINGS = _accepting_rows(by_neighbors=True)
 """Methods whose embeddings accept new rows, placed by their neighbors among the embedded rows."""
 
 
@@ -63,15 +73,8 @@ TRANSFORM = Method(
     NoArguments,
     f"{HOME}.transform:transform_task",
     laws={"U": Law(("row", "component"))},
-    inputs=(Input("result", ("svd", "pca", "nmf", "kernel_pca", "nystroem")), X),
-    arrays=(
-        "scores if of=pca",
-        "scores if of=kernel_pca",
-        "U if of=svd",
-        "W if of=nmf",
-        "features if of=nystroem",
-        *(f"embedding if of={name}" for name in EMBEDDINGS),
-    ),
+    inputs=(Input("result", FITS), X),
+    arrays=tuple(f"{METHODS[name].matrices[0]} if of={name}" for name in (*FITS, *EMBEDDINGS)),
     loops=f"{HOME}.transform:warm_transform",
     headline=_headline_of_rows,
 )

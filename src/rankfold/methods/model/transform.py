@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.fuzzy_graph.warm import warm_weights
-from rankfold.methods.isomap.transform import place_task
 from rankfold.methods.model.arguments import TRANSFORM, NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
@@ -31,20 +28,13 @@ from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
 from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, limits_of
-from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
-from rankfold.methods.similarity.transform import OUTPUTS, similar_rows_task
-from rankfold.methods.similarity.warm import warm_similarities
-from rankfold.methods.spectral.transform import extension_task
+from rankfold.methods.registry import METHODS, Transformation
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.tsne.transform import new_rows_task
-from rankfold.methods.umap.transform import placement_task
-from rankfold.methods.umap.warm import warm_placement
-from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.real_parts import matrix_of_parts, numbers_dtype, numbers_of_parts
@@ -332,51 +322,42 @@ def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArra
     return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
 
 
-def transform_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Task:
-    """Make the task of the coordinates of new rows in a result."""
-    embedding = embedding_of(result)
-    if embedding is not None:
-        return PLACED[embedding.attrs["kind"]](embedding, x)
-    similar = _stored(result, OUTPUTS)
-    if similar is not None:
-        return similar_rows_task(similar, x)
+def projection_task(result: FactorModel | Result | str | Path, x: object) -> Task:
+    """Make the task of the coordinates of new rows in factors of a matrix."""
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
 
-PLACED: dict[str, Callable[[Result, Any], Task]] = {
-    "umap": placement_task,
-    "isomap": place_task,
-    "spectral": extension_task,
-    "diffusion_map": extension_task,
-    "tsne": new_rows_task,
-}
-"""Functions that make the task of placing new rows in an embedding, by method of the result."""
+def transform_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Task:
+    """Make the task of the coordinates of new rows in a result."""
+    found = _opened(result)
+    way = None if found is None else _transformation(found)
+    return projection_task(result, x) if way is None else way.task(found, x)
 
 
 def embedding_of(result: object) -> Result | None:
     """Return an embedding that accepts new rows, given the result or its path; None for anything else."""
-    return _stored(result, PLACED)
+    found = _opened(result)
+    way = None if found is None else _transformation(found)
+    return found if way is not None and way.by_neighbors else None
 
 
-def _stored(result: object, kinds: Container[str]) -> Result | None:
-    """Return a result whose method is in ``kinds``, given the result or its path; None for anything else."""
+def _opened(result: object) -> Result | None:
+    """Return a result, given the result or its path; None for anything else."""
     if isinstance(result, (str, Path)) and Path(result).is_dir():
         with contextlib.suppress(InputError):
             result = Result(result)
-    return result if isinstance(result, Result) and result.attrs["kind"] in kinds else None
+    return result if isinstance(result, Result) else None
+
+
+def _transformation(result: Result) -> Transformation | None:
+    """Way in which a result accepts new rows; None if it accepts none."""
+    kind = result.attrs["kind"]
+    return METHODS[kind].transformation if kind in METHODS else None
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop once: of columns, of rows in factors, or of rows in an embedding."""
-    if request["of"] in PLACED:
-        warm_weights(dtype, request, shape)
-        if request["of"] == "umap":
-            warm_placement(request["n_components"])
-        return
-    if request["of"] in ("kernel_pca", "nystroem"):
-        warm_similarities(dtype, request, shape)
-        return
-    warm_columns(dtype, request, shape)
-    if request["of"] == "nmf":
-        warm_coordinates()
+    """Run each compiled loop once, as the method of the result says."""
+    way = METHODS[request["of"]].transformation
+    assert way is not None  # noqa: S101  the task was made by it
+    way.warm(dtype, request, shape)

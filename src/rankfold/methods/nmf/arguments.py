@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import Method, Transformation
 
 SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
 LOSSES = ("frobenius", "kullback-leibler")
@@ -77,4 +77,7 @@ NMF = Method(
     growth="rankfold.methods.growth.factors:grow_factors",
     loops="rankfold.methods.nmf.warm:warm_factors",
     edition=2,  # compression believes a sample where it tells of other rows
+    transformation=Transformation(
+        "rankfold.methods.model.transform:projection_task", "rankfold.methods.nmf.warm:warm_coordinates"
+    ),
 )

@@ -35,8 +35,9 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
         _warm_weighted_rows()
 
 
-def warm_coordinates() -> None:
-    """Run the loop that finds coordinates of new rows in given factors once, to compile or load it."""
+def warm_coordinates(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the loops that find coordinates of new rows in given factors once, to compile or load them."""
+    warm_columns(dtype, request, shape)
     _warm_pivoting()
 
 

@@ -6,4 +6,5 @@ landmarks   choice of rows as landmarks: uniform, or by randomly pivoted Cholesk
 pivots      one pass that proposes rows as landmarks (pivots of the Cholesky factorization)
 sampled     error of products of features as similarities, on pairs of sampled rows
 nystroem    the tasks, and their plan
+new_rows    features of new rows
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import Method, Transformation
 from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
 
 LANDMARKS = ("kmeans", "rpcholesky", "uniform")
@@ -43,4 +43,8 @@ NYSTROEM = Method(
     matrices=("features",),
     arrays=("features", "points", "landmarks", "normalization", "shift"),
     loops="rankfold.methods.similarity.warm:warm_similarities",
+    transformation=Transformation(
+        "rankfold.methods.nystroem.new_rows:features_task",
+        "rankfold.methods.similarity.warm:warm_similarities",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Place new rows in a result of kernel_pca or nystroem: one pass, which compares them with its points."""
+"""Place new rows in a result by one pass, which compares them with the points of the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk, trace_error
+from rankfold.methods.registry import METHODS
+from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -18,17 +19,14 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.open_like import open_like
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.scratch import NOWHERE
-
-OUTPUTS = {"kernel_pca": "scores", "nystroem": "features"}
-"""Name of the array that is made for new rows, by method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +37,21 @@ class SimilarRows:
     points: Points
     source: Source
     digest: str
+    dtype: np.dtype[Any]
+    """Type of the array that is written."""
+
+    measure: Callable[[State, Source], dict[str, Any]] | None = None
+    """Function that makes further facts from the sums of the pass over the rows; None for no more."""
 
     @property
     def name(self) -> str:
         """Name of the array that is written: ``"scores"`` or ``"features"``."""
-        return OUTPUTS[self.kind]
+        return METHODS[self.kind].matrices[0]
 
     @property
     def width(self) -> int:
         """Number of columns of the array that is written."""
         return self.points.coefficients.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the array: float64 for scores, the working type of the rows for features."""
-        return np.dtype(np.float64) if self.kind == "kernel_pca" else working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
         """Everything besides the new rows that determines the result, for JSON."""
@@ -105,23 +103,38 @@ class SimilarRows:
             state = run.pass_over_data("transform", self.fold(array, run.slots))
             refuse_outside(state, self.source, self.dtype)
         facts = run.facts(self.request(), "similarities", self.source, fingerprint)
-        if self.kind == "nystroem":
-            facts["trace_error"] = trace_error(state)
-            if not np.isfinite(facts["trace_error"]):
-                raise DataError(
-                    f"squares of features of {self.source.name} leave the range of floating point: the "
-                    "result is damaged, or rows are far from those that it was made of"
-                )
+        if self.measure is not None:
+            facts |= self.measure(state, self.source)
         run.describe(facts)
         return facts
 
 
-def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | None = None) -> SimilarRows:
-    """Check new rows and a result, and make the task; ``function`` is a kernel of the caller's own."""
+def similar_rows_task(
+    result: Result,
+    x: object,
+    function: Callable[..., Any] | None,
+    points_of: Callable[[Result, KernelChoice], Points],
+    *,
+    dtype: np.dtype[Any] | None = None,
+    measure: Callable[[State, Source], dict[str, Any]] | None = None,
+) -> SimilarRows:
+    """Check new rows and a result, and make the task.
+
+    Parameters
+    ----------
+    result, x
+        The result, and the new rows.
+    function
+        Kernel of the caller's own, which a result does not hold; None for one of ours.
+    points_of
+        Function that reads the points of the result, with which rows are compared, and the coefficients that
+        make scores or features.
+    dtype, measure
+        Fields of the task; by default the working type of the rows, and nothing that is measured.
+    """
     source, kind = open_like(x, result, str(result.path)), str(result.attrs["kind"])
     check_matrix(source, "transform")
-    choice = KernelChoice.from_dict(result.attrs["request"], function)
-    points = points_of(result, choice)
+    points = points_of(result, KernelChoice.from_dict(result.attrs["request"], function))
     columns = points.rows.shape[1]
     if source.shape[1] != columns:
         raise InputError(
@@ -130,28 +143,10 @@ def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | 
         )
     facts = result.attrs
     made_by = digest([facts["request"], facts["input"]["fingerprint"]])
-    return SimilarRows(kind, points, source, made_by)
+    return SimilarRows(kind, points, source, made_by, dtype or working_dtype(source.dtype), measure)
 
 
-def points_of(result: Result, choice: KernelChoice) -> Points:
-    """Points of a result, with which rows are compared, and the coefficients that make scores or features."""
-    if isinstance(result, ImaginedResult):
-        return _imagined_points(result, choice)
-    result.require_whole()
-    shift = np.asarray(result["shift"][...])
-    if result.attrs["kind"] == "kernel_pca":
-        values = np.asarray(result["eigenvalues"][...])
-        weights = np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
-        offset = np.asarray(result["offset"][...])
-        return Points(choice, result.matrix("rows"), result.matrix("scores"), weights, offset, shift)
-    normalization = result.matrix("normalization")
-    ones = np.ones(normalization.shape[1])
-    return Points(choice, result.matrix("points"), normalization, ones, 0 * ones, shift)
-
-
-def _imagined_points(result: ImaginedResult, choice: KernelChoice) -> Points:
+def imagined_points(choice: KernelChoice, rows: Source, coefficients: Source) -> Points:
     """Points of a result that does not exist yet, with zeros for weights, for plans."""
-    names = ("rows", "scores") if result.attrs["kind"] == "kernel_pca" else ("points", "normalization")
-    rows, coefficients = (result.matrix(name) for name in names)
     zeros = np.zeros(coefficients.shape[1])
     return Points(choice, rows, coefficients, zeros, zeros, np.zeros(rows.shape[1]))

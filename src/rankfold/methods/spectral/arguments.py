@@ -9,7 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods, passes
-from rankfold.methods.registry import LAYOUT, Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.law import REAL, Law
 
 TOL = 1e-6
@@ -84,6 +84,11 @@ SPECTRAL = Method(
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.spectral.transform:extension_task",
+        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        by_neighbors=True,
+    ),
 )
 
 DIFFUSION_MAP = Method(
@@ -100,4 +105,9 @@ DIFFUSION_MAP = Method(
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.spectral.transform:extension_task",
+        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        by_neighbors=True,
+    ),
 )

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import Method, Transformation
 from rankfold.methods.svd.solvers.solver import SOLVERS
 
 CHOICES = ("auto", *SOLVERS.names())
@@ -160,6 +160,7 @@ SVD = Method(
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=6,  # auto holds dense matrices that are nearly square in memory
+    transformation=Transformation("rankfold.methods.model.transform:projection_task"),
 )
 PCA = Method(
     "pca",
@@ -181,6 +182,7 @@ PCA = Method(
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=6,  # auto holds dense matrices that are nearly square in memory
+    transformation=Transformation("rankfold.methods.model.transform:projection_task"),
 )
 QR = Method(
     "qr",

@@ -11,7 +11,7 @@ from rankfold.methods.argument import Argument, request_values
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
-from rankfold.methods.registry import LAYOUT, Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 
@@ -183,4 +183,9 @@ TSNE = Method(
     edition=3,  # with few rows, velocities and gains are reset after early steps
     loops="rankfold.methods.tsne.warm:warm_descent",
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.tsne.transform:new_rows_task",
+        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        by_neighbors=True,
+    ),
 )

@@ -10,7 +10,7 @@ from rankfold.methods.argument import Argument, request_values
 from rankfold.methods.embedding.arguments import INITS, Quality, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
-from rankfold.methods.registry import LAYOUT, Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 
@@ -160,4 +160,9 @@ UMAP = Method(
     loops="rankfold.methods.umap.warm:warm_layout",
     edition=2,  # each vertex takes its edges from another one on in every epoch
     headline=headline,
+    transformation=Transformation(
+        "rankfold.methods.umap.transform:placement_task",
+        "rankfold.methods.umap.warm:warm_placement",
+        by_neighbors=True,
+    ),
 )

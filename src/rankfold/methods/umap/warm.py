@@ -11,6 +11,7 @@ from rankfold.kernels.layout.forces import Density, Edges, Epoch, closeness_of, 
 from rankfold.kernels.layout.radii import measure_radii
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.kernels.layout.vertices import move_vertices
+from rankfold.methods.fuzzy_graph.warm import warm_weights
 
 
 def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
@@ -19,9 +20,10 @@ def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int,
     _warm(min(3, int(request["n_components"])), index, bool(request.get("density")))
 
 
-def warm_placement(width: int) -> None:
-    """Compile the loops that place new rows in this many dimensions."""
-    _warm_placement(min(3, width))
+def warm_placement(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Compile the loops that weigh the neighbors of new rows and place these, in a plane or elsewhere."""
+    warm_weights(dtype, request, shape)
+    _warm_placement(min(3, request["n_components"]))
 
 
 @functools.cache

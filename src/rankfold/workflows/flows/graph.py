@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankfold.methods.model.arguments import EMBEDDINGS
+from rankfold.methods.model.arguments import EMBEDDINGS, FITS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import Lines, suggest_name
@@ -30,8 +30,7 @@ WHOLE = ("import", "reconstruct")
 OF_ROWS = ("check", "reconstruct")
 """Methods that need a result with its factor of the rows."""
 
-COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
-COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
+COORDINATES = {name: METHODS[name].matrices[0] for name in (*FITS, *EMBEDDINGS)}
 """Array that ``transform`` writes, by the method of the result that it uses."""
 
 UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "changed")

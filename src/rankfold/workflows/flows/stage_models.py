@@ -26,7 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rankfold.methods.argument import Parameter
-from rankfold.methods.model.arguments import EMBEDDINGS, TRANSFORM
+from rankfold.methods.model.arguments import EMBEDDINGS, FITS
 from rankfold.methods.registry import Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 from rankfold.workflows.flows.record import NAME
@@ -313,7 +313,7 @@ class Transform(BaseStage):
 
     MATRICES: ClassVar[tuple[str, ...]] = ("input",)
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "result": (*TRANSFORM.results, *EMBEDDINGS),
+        "result": (*FITS, *EMBEDDINGS),
         "neighbors": ("knn",),
     }
 
@@ -328,7 +328,7 @@ class Transform(BaseStage):
             count = "neither is" if self.input is None else "both are"
             raise ValueError(
                 f"transform takes input, a matrix of new rows, where result is of "
-                f"{', '.join(TRANSFORM.results)}, or neighbors, a stage of knn with queries, where it is of "
+                f"{', '.join(FITS)}, or neighbors, a stage of knn with queries, where it is of "
                 f"{', '.join(EMBEDDINGS)}: one of the two, and {count} there"
             )
         return self
