@@ -148,6 +148,17 @@ class Transformation:
         _function(self.loops)(dtype, request, shape)
 
 
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Kind of the two factors whose product is the matrix of a result: the first two of ``matrices``."""
+
+    spectrum: str = ""
+    """Name of its array of singular values, which order the components; empty if these have no order."""
+
+    left_is_unit: bool = False
+    """True if columns of the left factor have length 1, so that the spectrum stands between both factors."""
+
+
 SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
 """Headings in the list of commands, for methods that search or lay out rows; see ``Method.topic``."""
 
@@ -194,6 +205,13 @@ class Method:
     transformation: Transformation | None = None
     """Way in which new rows get coordinates in its result, named as the first of ``matrices``; None if they
     get none."""
+
+    factors: Factors | None = None
+    """Kind of the factors in its result; None if it has none."""
+
+    by_shape: tuple[str, ...] = ()
+    """Entries of its request whose defaults follow from the shape of the matrix. A result that grows may have
+    others than a fit of all rows."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""

@@ -6,6 +6,7 @@ from rankfold.methods.growth.growth import Step
 from rankfold.methods.growth.rows import new_rows
 from rankfold.methods.model.model import open_model
 from rankfold.methods.model.update import Update
+from rankfold.methods.registry import METHODS
 from rankfold.methods.svd.svd import Reduction
 from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError
@@ -19,7 +20,7 @@ def grow_components(task: Task, earlier: Result | None, first: int, grows: str) 
     if grows != "rows":
         raise InputError(f"{parameters.kind} takes in rows without a second look at others: say grows rows")
     if parameters.rows:
-        left = "scores" if parameters.kind == "pca" else "U"
+        left = METHODS[parameters.kind].matrices[0]
         raise InputError(
             f"{left} of earlier rows change with each new one, so that nothing but a read of all rows makes "
             f"them: say with_rows=False (--no-rows) beside grows, and `transform` where {left} are wanted"

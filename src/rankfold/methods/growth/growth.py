@@ -34,9 +34,6 @@ GROWS = ("rows", "polish")
 ORIGIN = "grown_from"
 """Key in the request of a grown result for the digest of the result before it."""
 
-BY_SHAPE = {"svd": ("method", "passes", "oversampling"), "pca": ("method", "passes", "oversampling")}
-"""Fields of a request, by its kind, whose defaults follow from the shape of the matrix."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -191,11 +188,8 @@ def _earlier(out: Path, task: Task, device: str) -> Result | None:
 def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
     """The fields of a request that follow neither from the shape of its matrix nor from an earlier result."""
     kind = str(request["kind"])
-    parts = (
-        ORIGIN,
-        *BY_SHAPE.get(kind, ()),
-        *["rank"] * (kind in BY_SHAPE and request["rank"] == min(shape)),
-    )
+    by_shape = METHODS[kind].by_shape if kind in METHODS else ()
+    parts = (ORIGIN, *by_shape, *["rank"] * (bool(by_shape) and request["rank"] == min(shape)))
     return {name: value for name, value in request.items() if name not in parts}
 
 

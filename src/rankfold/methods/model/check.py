@@ -332,7 +332,7 @@ class Verification:
     def _left_weights(self) -> Float64:
         """(k,) factors that make the columns of the stored left factor orthonormal."""
         s, weights = self.model.s, self.model.row_weights()
-        if self.model.kind == "svd":
+        if self.model.factors.left_is_unit:
             return np.ones(self.model.rank)
         return np.divide(weights, s, out=np.zeros(len(s)), where=self.model.significant())
 
@@ -345,7 +345,7 @@ class Verification:
                 f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
                 "is another matrix of that shape"
             )
-        significant = self.model.significant()[:: 1 + self.model.paired] | (self.model.kind == "svd")
+        significant = self.model.significant()[:: 1 + self.model.paired] | self.model.factors.left_is_unit
         names, identity = ("left", "right"), np.eye(self.model.components)
         block = np.ix_(significant, significant)
         orthogonality = {

@@ -1,4 +1,4 @@
-"""A stored svd, pca or nmf as a model, which maps new rows to its components and components back to rows.
+"""A stored result with two factors as a model: it maps new rows to components, and components back to rows.
 
 Right vectors are read in blocks of columns, since for a wide matrix they may exceed memory as well.
 The trap: a result fitted without ``scale`` stores none, and an ``svd`` has neither mean nor scale.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.registry import METHODS, Factors
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.real_parts import Expanded, RealParts, numbers_dtype, parts_of, twice
 from rankfold.pipeline.data.source import Source
@@ -36,12 +37,6 @@ BLOCK_BYTES = 4 * 2**20
 LARGEST_EXPONENT = {4: 100, 8: 900}
 """Largest absolute exponent of scales that are powers of two, by item size: products stay well in range."""
 
-FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H")}
-"""Names of the left and right factor in a result of each kind."""
-
-SPECTRA = {"svd": "s", "pca": "singular_values"}
-"""Name of the singular values in a result of a kind that has them."""
-
 
 @dataclass(frozen=True, slots=True)
 class FactorModel:
@@ -55,10 +50,11 @@ class FactorModel:
     """Shape of the matrix that the model was made from."""
 
     s: Float64
-    """(k,) singular values; ones for nmf. For a complex matrix each appears twice, once per real part."""
+    """(k,) singular values; ones for components without order. For a complex matrix each appears twice, once
+    per real part."""
 
     size: float
-    """Spectral norm of the matrix; for nmf, Frobenius norm of the product."""
+    """Spectral norm of the matrix; for components without order, Frobenius norm of the product."""
 
     whiten: bool
     right: Source
@@ -91,8 +87,20 @@ class FactorModel:
 
     @property
     def left_name(self) -> str:
-        """``"U"``, ``"scores"`` or ``"W"``."""
-        return FACTORS[self.kind][0]
+        """Name of the left factor: ``"U"``, ``"scores"`` or ``"W"``."""
+        return METHODS[self.kind].matrices[0]
+
+    @property
+    def right_name(self) -> str:
+        """Name of the right factor: ``"Vt"``, ``"components"`` or ``"H"``."""
+        return METHODS[self.kind].matrices[1]
+
+    @property
+    def factors(self) -> Factors:
+        """Kind of the factors."""
+        factors = factors_of(self.kind)
+        assert factors is not None  # noqa: S101  without any it is no model
+        return factors
 
     @property
     def name(self) -> str:
@@ -123,7 +131,7 @@ class FactorModel:
         if self.paired:
             first, start, stop = start % 2, start // 2, -(-stop // 2)
         here = slice(first, first + len(mean)) if self.paired else slice(None)
-        if self.kind == "pca":
+        if "mean" in METHODS[self.kind].arrays:
             numbers = np.asarray(self.result.mean[start:stop])
             mean = np.asarray(parts_of(numbers) if self.paired else numbers, np.float64)[here]
         if "scale" in set(self.result):
@@ -145,7 +153,7 @@ class FactorModel:
 
     def pow2_scale(self, dtype: np.dtype[Any]) -> float:
         """Power of two that brings a typical element of the matrix, centered and scaled, near 1."""
-        return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
+        return 1.0 if not self.factors.spectrum else _reciprocal(self._typical, dtype)
 
     def square_scale(self) -> float:
         """Power of two that scales raw numbers before their squares are summed in float64."""
@@ -188,9 +196,9 @@ class FactorModel:
         InputError
             Singular values are so small that the factors overflow.
         """
-        if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
+        if not self.factors.left_is_unit and not self.whiten:
             return np.ones(self.rank)
-        top = 1.0 if self.kind == "svd" else np.sqrt(max(self.shape[0] - 1, 1))
+        top = 1.0 if self.factors.left_is_unit else np.sqrt(max(self.shape[0] - 1, 1))
         with np.errstate(over="ignore"):
             weights = np.divide(top, self.s, out=np.zeros(self.rank), where=self.significant())
         if not np.isfinite(weights).all():
@@ -202,7 +210,7 @@ class FactorModel:
 
     def row_weights(self) -> Float64:
         """(k,) factors for columns of the left factor, to multiply before the right vectors."""
-        if self.kind == "svd":
+        if self.factors.left_is_unit:
             return self.s
         return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
 
@@ -255,15 +263,15 @@ def open_model(
     if model is not None:
         return model
     rows, columns = result.attrs["input"]["shape"]
-    factor = FACTORS[kind][1]
-    if lost := {SPECTRA.get(kind, factor), factor}.difference(result):
+    factor, spectrum = METHODS[kind].matrices[1], _spectrum_of(kind)
+    if lost := {spectrum or factor, factor}.difference(result):
         raise DataError(f"{result.path} is damaged: it has no {' and no '.join(sorted(lost))}. Restore it")
     right: Source = source_at(str(result.path), factor, missing="error")
     _require_sizes(result, kind, right.shape, int(columns))
-    if kind == "nmf":
+    if not spectrum:
         values, size = np.ones(right.shape[0]), float(result.attrs["product_norm"])
     else:
-        values = np.asarray(result[SPECTRA[kind]][...], np.float64)
+        values = np.asarray(result[spectrum][...], np.float64)
         size = float(values[0])
     right = Expanded(right) if right.dtype.kind == "c" else right
     return FactorModel(
@@ -277,12 +285,22 @@ def open_model(
     )
 
 
+def factors_of(kind: str) -> Factors | None:
+    """Kind of the factors in a result of a method; None if it has none."""
+    return METHODS[kind].factors if kind in METHODS else None
+
+
+def _spectrum_of(kind: str) -> str:
+    factors = factors_of(kind)
+    return "" if factors is None else factors.spectrum
+
+
 def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: int) -> None:
     """Raise ``DataError`` if sizes of arrays contradict the matrix or the number of components."""
-    spectrum = SPECTRA.get(kind)
+    spectrum = _spectrum_of(kind)
     components = int(result[spectrum].size if spectrum else result.attrs["request"]["rank"])
     sizes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
-    sizes = [(FACTORS[kind][1], factor, (max(components, 1), columns))]
+    sizes = [(METHODS[kind].matrices[1], factor, (max(components, 1), columns))]
     sizes += [(spectrum, result[spectrum].shape, (components,))] if spectrum else []
     sizes += [(name, result[name].shape, (columns,)) for name in ("mean", "scale") if name in set(result)]
     for name, shape, size in sizes:

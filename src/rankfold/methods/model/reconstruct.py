@@ -204,7 +204,7 @@ class Reconstruction:
         left = model.left()
         left.check()
         rank, most = model.components if rank is None else rank, model.components
-        if model.kind == "nmf" and rank != most:
+        if not model.factors.spectrum and rank != most:
             raise InputError(f"components of {model.name} are in no order: leave out the rank, to take all")
         if not 1 <= rank <= most:
             raise InputError(
@@ -286,8 +286,8 @@ class Reconstruction:
                 writes_bytes=data,
             )
 
-        # All components of nmf are used, since they have no order.
-        most = self.rank if self.model.kind != "nmf" else 0
+        # All components are used if they have no order.
+        most = self.rank if self.model.factors.spectrum else 0
         smaller = partial(smaller_argument, "rank", most, sweep_of, budget)
         return plan_task(outline, sweep_of(self.rank), budget, smaller=smaller)
 
@@ -366,7 +366,7 @@ class Reconstruction:
         total = float(attrs.get("squared_norm") or 0.0)
         s = self.model.s[:: self._parts]
         residual_squares = total - float((s[: self.rank] ** 2).sum())
-        if self.model.kind == "nmf":
+        if not self.model.factors.spectrum:
             residual_squares = total * float(attrs["relative_error"]) ** 2
         return {
             "kind": "reconstruct",

@@ -27,7 +27,7 @@ from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
-from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, limits_of
+from rankfold.methods.nmf.row_solvers import NormalRows, RowSolver
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
@@ -57,6 +57,17 @@ ROWS_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
+class RowLimits:
+    """Constraint and penalty that coordinates of a row obey."""
+
+    solver: RowSolver
+    """Solver of the coordinates of rows under the constraint."""
+
+    penalty: Penalty
+    """Penalty of coordinates, added to the error of a row."""
+
+
+@dataclass(frozen=True, slots=True)
 class Projection:
     """Task that transforms new rows by a model."""
 
@@ -66,15 +77,13 @@ class Projection:
     square_scale: float
     """Power of two that scales raw numbers before their squares are summed in float64."""
 
+    limits: RowLimits | None = None
+    """Constraint and penalty that coordinates of a row obey; None if its products are its coordinates."""
+
     @classmethod
-    def of(cls, model: FactorModel, source: Source) -> Projection:
+    def of(cls, model: FactorModel, source: Source, limits: RowLimits | None = None) -> Projection:
         """Check that model and rows agree, and make the task."""
         columns, width = model.shape[1], matrix_of_parts(source).shape[1]
-        if model.kind == "nmf" and model.result.attrs["request"]["loss"] != "frobenius":
-            raise InputError(
-                f"{model.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
-                "squares"
-            )
         if width != columns:
             raise InputError(
                 f"{model.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
@@ -82,7 +91,7 @@ class Projection:
             )
         if min(source.shape) < 1:
             raise InputError(f"{source.name} is {source.shape[0]} x {width}: there is nothing to transform")
-        return cls(model, source, model.digest(), model.square_scale())
+        return cls(model, source, model.digest(), model.square_scale(), limits)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -170,9 +179,8 @@ class Projection:
         return facts
 
     def _normal(self, folder: Path) -> NormalRows | None:
-        """Solver of coordinates from products (nmf); None if products are the coordinates."""
-        solver = row_solver(self.model)
-        return None if solver is None else NormalRows(folder / "normal.part", solver)
+        """Solver of coordinates from products; None if products are the coordinates."""
+        return None if self.limits is None else NormalRows(folder / "normal.part", self.limits.solver)
 
     def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
         """Write coordinates of all rows; returns their Gram matrix and inner product with ``products``."""
@@ -273,8 +281,9 @@ class Projection:
                     gram += wide.T @ wide
             if not np.isfinite(gram).all():
                 raise DataError(f"components of {self.model.result.path} are not finite: restore it")
-            linear, diagonal = row_penalty(self.model)
-            return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
+            rank, penalty = self.model.rank, Penalty() if self.limits is None else self.limits.penalty
+            normal = gram + np.diag(np.full(rank, penalty.l2))
+            return {"gram": gram, "normal": normal, "linear": np.full(rank, penalty.l1)}
 
         state = run.prepare(run.part("prepared.part"), prepare)
         save_once(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
@@ -304,22 +313,6 @@ class Projection:
             "relative_error": error,
             "relative_error_floor": floor,
         }
-
-
-def row_solver(model: FactorModel) -> RowSolver | None:
-    """The exact solver of rows of W under the constraint of an nmf; None for svd and pca."""
-    if model.kind != "nmf":
-        return None
-    bound = model.result.attrs["request"]["constraint_w"]
-    return Pivoting(*limits_of(bound))
-
-
-def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Linear and quadratic penalty of rows of W, each (k,)."""
-    request, own = model.result.attrs["request"], Penalty()
-    if model.kind == "nmf":
-        own = Penalty.of(request["alpha_w"], request["l1_ratio"], model.shape[1])
-    return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
 
 
 def projection_task(result: FactorModel | Result | str | Path, x: object) -> Task:

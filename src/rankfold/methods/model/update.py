@@ -24,7 +24,7 @@ from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.claims import claim, has_converged, in_words
 from rankfold.methods.model.arguments import UpdateArguments
 from rankfold.methods.model.kept_rows import KeepRows
-from rankfold.methods.model.model import FACTORS, FactorModel, open_model
+from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.conditioned import Centering
@@ -125,15 +125,10 @@ class Update:
     def outputs(self) -> tuple[Output, ...]:
         """Right vectors, vectors of values and errors, and mean and scale of columns."""
         columns, is_pca = self.source.shape[1], self.model.kind == "pca"
-        components = Output(self._right_name, (self.rank, columns), self.model.dtype)
+        components = Output(self.model.right_name, (self.rank, columns), self.model.dtype)
         small = vectors(self.rank, "residuals", "error_estimates", *(VARIANCES if is_pca else ("s",)))
         of_columns = ["mean"] * is_pca + ["scale"] * bool(self._fit_request["scale"])
         return (components, *small, *vectors(columns, *of_columns))
-
-    @property
-    def _right_name(self) -> str:
-        """Name of the array of right vectors."""
-        return FACTORS[self.model.kind][1]
 
     def plan(self, budget: Budget) -> Plan:
         """Plan the one pass over new rows."""
@@ -302,7 +297,7 @@ class Update:
         total = float((summary.squares / scale**2).sum())
         errors = self._errors(s, truncation_bound, summary)
         small |= {
-            self._right_name: (vt * fix_signs(vt.T)[:, None]).astype(self.model.dtype),
+            self.model.right_name: (vt * fix_signs(vt.T)[:, None]).astype(self.model.dtype),
             "error_estimates": errors,
             "residuals": self._residuals(s, truncation_bound),
         }

@@ -10,6 +10,7 @@ passes           the fold of an iteration, by loss and by storage of the matrix
 weighted         weights of entries, and gaps
 in_memory        iterations on a small sparse matrix that is read once
 row_solvers      solvers for rows of one factor, given the other
+new_rows         coordinates of new rows in given factors
 penalty          penalties, weighted as in scikit-learn
 warm             compiled loops, run once
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method, Transformation
+from rankfold.methods.registry import Factors, Method, Transformation
 
 SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
 LOSSES = ("frobenius", "kullback-leibler")
@@ -78,6 +78,7 @@ NMF = Method(
     loops="rankfold.methods.nmf.warm:warm_factors",
     edition=2,  # compression believes a sample where it tells of other rows
     transformation=Transformation(
-        "rankfold.methods.model.transform:projection_task", "rankfold.methods.nmf.warm:warm_coordinates"
+        "rankfold.methods.nmf.new_rows:coordinates_task", "rankfold.methods.nmf.warm:warm_coordinates"
     ),
+    factors=Factors(),
 )

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method, Transformation
+from rankfold.methods.registry import Factors, Method, Transformation
 from rankfold.methods.svd.solvers.solver import SOLVERS
 
 CHOICES = ("auto", *SOLVERS.names())
@@ -19,6 +19,9 @@ PRECISIONS = ("float32", "float64", "tf32")
 """Allowed values of ``precision``, the type of products with the matrix."""
 
 HOME = "rankfold.methods.svd.svd"
+
+BY_SHAPE = ("method", "passes", "oversampling")
+"""Entries of a request whose defaults follow from the shape of the matrix."""
 
 
 def share_as_tol(rank: object) -> str:
@@ -161,6 +164,8 @@ SVD = Method(
     loops=f"{HOME}:warm_solver",
     edition=6,  # auto holds dense matrices that are nearly square in memory
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
+    factors=Factors("s", left_is_unit=True),
+    by_shape=BY_SHAPE,
 )
 PCA = Method(
     "pca",
@@ -183,6 +188,8 @@ PCA = Method(
     loops=f"{HOME}:warm_solver",
     edition=6,  # auto holds dense matrices that are nearly square in memory
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
+    factors=Factors("singular_values"),
+    by_shape=BY_SHAPE,
 )
 QR = Method(
     "qr",

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.kmeans import Clustering
-from rankfold.methods.model.model import FactorModel
+from rankfold.methods.model.model import FactorModel, factors_of
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
@@ -156,7 +156,7 @@ def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool 
     result = scene.result(text)
     if isinstance(result, Path):
         return result
-    return imagined_model(result) if model and result.facts["kind"] in RIGHT else _imagined(result)
+    return imagined_model(result) if model and factors_of(result.facts["kind"]) else _imagined(result)
 
 
 def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
@@ -271,10 +271,6 @@ def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 
 
-RIGHT = {"svd": "Vt", "pca": "components", "nmf": "H"}
-"""Name of the factor with a column for each column of the matrix, by method."""
-
-
 @dataclass(frozen=True, slots=True)
 class ImaginedModel(FactorModel):
     """Stand-in for the model of a result that does not exist yet, to make plans
@@ -310,7 +306,7 @@ def imagined_model(outcome: StageResult) -> FactorModel:
         outcome.facts["request"],
         outcome.facts["input"]["shape"],
     )
-    right = RIGHT[kind]
+    right = METHODS[kind].matrices[1]
     assert outcome.matrices is not None  # noqa: S101  asked before
     return ImaginedModel(
         result=_imagined(outcome),
