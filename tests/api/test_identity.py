@@ -9,8 +9,9 @@ import pytest
 
 import rankfold as rf
 from rankfold.api.execute import identity_of
-from rankfold.api.identity import difference_of
+from rankfold.api.identity import argument_of, difference_of
 from rankfold.methods.nmf.arguments import NMF
+from rankfold.methods.registry import Method
 from rankfold.methods.svd.arguments import SVD
 
 X = np.random.default_rng(0).standard_normal((60, 8))
@@ -50,6 +51,14 @@ def test_another_method_and_another_edition_are_told(attrs: dict[str, Any]) -> N
     now = attrs["edition"]
     later = {**asked(), "edition": now + 1}
     assert difference_of(attrs, later) == f"edition of svd ({now} there, {now + 1} now)"
+
+
+@pytest.mark.parametrize("method", [SVD, NMF], ids=lambda method: method.name)
+def test_a_part_that_an_argument_declares_is_one_of_its_request(method: Method) -> None:
+    request = method.task(np.abs(X), rank=3).request()
+    parts = {each.argument.part: each.name for each in method.parameters() if each.argument.part}
+    assert set(parts) <= set(request) and not set(parts.values()) & set(request)
+    assert {argument_of(part, method.name) for part in parts} == set(parts.values())
 
 
 def test_what_a_request_holds_is_named_and_not_shown() -> None:

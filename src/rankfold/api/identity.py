@@ -6,24 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-ARGUMENTS = {
-    "method": "solver",
-    "grown_from": "the result it went on from",
-    "gradient": "grad_tol",
-    "seconds": "time_limit",
-    "alpha_w": "alpha_W",
-    "alpha_h": "alpha_H",
-    "constraint_w": "constraint_W",
-    "constraint_h": "constraint_H",
-}
-"""Arguments whose name differs from that of the part of a request that they set, by the name of the part."""
+from rankfold.methods.registry import METHODS
 
-ROWS = {
-    **dict.fromkeys(("svd", "pca", "qr"), "with_rows"),
-    **dict.fromkeys(("trustworthiness", "continuity"), "sample_rows"),
-    "reconstruct": "row_range",
-}
-"""Argument that sets the part ``rows`` of a request, by kind of request."""
+UNASKED = {"grown_from": "the result it went on from"}
+"""Words for parts of a request that no argument sets."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
 CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
@@ -85,8 +71,13 @@ def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> s
 
 
 def argument_of(name: str, kind: str) -> str:
-    """Name of the argument that sets a part of a request."""
-    return ROWS.get(kind, name) if name == "rows" else ARGUMENTS.get(name, name)
+    """Name of the argument that sets a part of a request.
+
+    >>> argument_of("rows", "svd"), argument_of("rank", "svd")
+    ('with_rows', 'rank')
+    """
+    declared = METHODS[kind].parameters() if kind in METHODS else ()
+    return next((each.name for each in declared if each.argument.part == name), UNASKED.get(name, name))
 
 
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -60,6 +60,9 @@ class Argument:
     identity: bool = True
     """True if results differ by the value. A matrix by which a result is measured does not decide it."""
 
+    part: str = ""
+    """Name of the part of a request that it sets, if it differs from the name."""
+
     positional: bool = False
     """True if the Python function also takes the argument by position, after the inputs."""
 

@@ -35,7 +35,8 @@ EMBEDDING = Input("embedding")
 
 Count = Annotated[int, Argument("neighbors of each row", least=1, positional=True)]
 SampleRows = Annotated[
-    int | str | None, Argument('rows that are looked at, or "all"; at most 5000 by default', least=2)
+    int | str | None,
+    Argument('rows that are looked at, or "all"; at most 5000 by default', least=2, part="rows"),
 ]
 Seed = Annotated[int, Argument("key of the rows that are looked at", least=0, below=2**64)]
 

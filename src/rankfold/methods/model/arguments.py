@@ -32,9 +32,9 @@ class ReconstructArguments:
     """Arguments of ``rankfold.reconstruct``."""
 
     rank: Annotated[int | None, Argument("leading components to use; all by default", least=1)] = None
-    row_range: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = (
-        None
-    )
+    row_range: Annotated[
+        slice | None, Argument("consecutive rows to write, START:STOP; all by default", part="rows")
+    ] = None
     physical: Annotated[bool, Argument("in units of the data, without what prepare did to columns")] = False
 
 

@@ -44,22 +44,26 @@ class NmfArguments:
             "auto, compressed, nndsvd, rows, random, or an earlier result", holds=("nmf",), choices=INITS[:-1]
         ),
     ] = "auto"
-    alpha_W: Annotated[float, Argument("penalty of W, as scikit-learn weighs it", least=0)] = 0.0
-    alpha_H: Annotated[Bound, Argument("penalty of H; same for that of W")] = "same"
+    alpha_W: Annotated[
+        float, Argument("penalty of W, as scikit-learn weighs it", least=0, part="alpha_w")
+    ] = 0.0
+    alpha_H: Annotated[Bound, Argument("penalty of H; same for that of W", part="alpha_h")] = "same"
     l1_ratio: Annotated[float, Argument("share of penalties that are sums, not squares", least=0, most=1)] = (
         0.0
     )
-    constraint_W: Annotated[Bound, Argument("nonnegative, simplex, or the largest number of W")] = (
-        "nonnegative"
-    )
-    constraint_H: Annotated[Bound, Argument("the same of H, by columns")] = "nonnegative"
+    constraint_W: Annotated[
+        Bound, Argument("nonnegative, simplex, or the largest number of W", part="constraint_w")
+    ] = "nonnegative"
+    constraint_H: Annotated[Bound, Argument("the same of H, by columns", part="constraint_h")] = "nonnegative"
     tol: Annotated[float, Argument("relative fall of the error in a pass to stop at", least=0, below=1)] = (
         DEFAULT_FALL
     )
-    grad_tol: Annotated[float, Argument("norm of the projected gradient to stop at", least=0)] = 0.0
-    time_limit: Annotated[float, Argument("seconds after which no pass begins; 0 for no limit", least=0)] = (
-        0.0
-    )
+    grad_tol: Annotated[
+        float, Argument("norm of the projected gradient to stop at", least=0, part="gradient")
+    ] = 0.0
+    time_limit: Annotated[
+        float, Argument("seconds after which no pass begins; 0 for no limit", least=0, part="seconds")
+    ] = 0.0
     passes: Annotated[
         int | None,
         Argument("most passes over the matrix; 8 by default, 50 for mu, 25 with weights or gaps", least=1),

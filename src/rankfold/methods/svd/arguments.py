@@ -69,6 +69,7 @@ Solver = Annotated[
         'How components are found: see ``docs/choosing.md``. "auto" takes the one that a sample of the '
         "matrix and a nominal core speak for.",
         choices=CHOICES,
+        part="method",
     ),
 ]
 Passes = Annotated[
@@ -106,7 +107,10 @@ Seed = Annotated[int, Argument("key of the random start", least=0, below=2**64)]
 Rows = Annotated[
     bool,
     Argument(
-        "leave out U or scores", "Form and write what has a row for each: U, scores.", option="--no-rows"
+        "leave out U or scores",
+        "Form and write what has a row for each: U, scores.",
+        option="--no-rows",
+        part="rows",
     ),
 ]
 
@@ -150,7 +154,9 @@ class QrArguments:
 
     passes: Passes = None
     seed: Annotated[int, Argument("key of what is random", least=0, below=2**64)] = 0
-    with_rows: Annotated[bool, Argument("leave out Q", "Form and write ``Q``.", option="--no-rows")] = True
+    with_rows: Annotated[
+        bool, Argument("leave out Q", "Form and write ``Q``.", option="--no-rows", part="rows")
+    ] = True
 
 
 SVD = Method(
