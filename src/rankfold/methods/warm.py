@@ -37,10 +37,6 @@ TELL_SECONDS = 1.0
 TICK_SECONDS = 0.1
 """Seconds between two checks whether anything has been compiled."""
 
-STEPS = {"affinities": "fuzzy_graph"}
-"""For steps of a chain that are no methods themselves: the method whose loops are run instead, by ``kind`` of
-the request of the step."""
-
 NEWS = "compiling kernels, once after an installation"
 
 
@@ -52,6 +48,9 @@ class MethodWarmup:
     """Type of the matrix."""
 
     request: dict[str, Any]
+    """Request, and facts that loops depend on in addition (``Task.loops``). A step of a chain that is no
+    method itself names one in ``loops_of``, whose loops it uses."""
+
     shape: tuple[int, int]
 
     def timed(self) -> tuple[float, float]:
@@ -65,7 +64,7 @@ class MethodWarmup:
         """Run each compiled loop of the method once, and announce the compiling if it takes long."""
         with _Announcement():
             _warm_libraries()
-            kind = STEPS.get(self.request["kind"], self.request["kind"])
+            kind = self.request.get("loops_of", self.request["kind"])
             warm = METHODS[kind].warm if kind in METHODS else warm_columns
             warm(self.dtype, self.request, self.shape)
 

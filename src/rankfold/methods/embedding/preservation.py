@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import integer
-from rankfold.methods.embedding.arguments import PreservationArguments
+from rankfold.methods.embedding.arguments import PRESERVATION, PreservationArguments
 from rankfold.methods.knn.graph import CHUNK_BYTES
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
@@ -83,7 +83,7 @@ class Comparison:
     def of(cls, first: Result, second: Result, k: object) -> Comparison:
         """Check the results and make the task; raises ``InputError`` if they cannot be compared."""
         for each in (first, second):
-            if each.attrs["kind"] != "knn":
+            if each.attrs["kind"] not in PRESERVATION.results:
                 raise InputError(f"{each.path} is the result of {each.attrs['kind']}: give two of knn")
         (rows, one), (others, two) = (each.matrix("indices").shape for each in (first, second))
         if rows != others:

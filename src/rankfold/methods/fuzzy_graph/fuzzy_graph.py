@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.fuzzy import units_of
+from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter, distance_unit
 from rankfold.methods.fuzzy_graph.sides import EdgeWeighting, FuzzySides
@@ -91,6 +92,10 @@ class FuzzyGraph:
             "radii": self.radii,
             "indices": self.lists.indices.fingerprint(),
         }
+
+    def loops(self) -> dict[str, Any]:
+        """Name of the method whose loops make this graph, since affinities are the result of no method."""
+        return {"loops_of": FUZZY_GRAPH.name}
 
     @property
     def most_edges(self) -> int:

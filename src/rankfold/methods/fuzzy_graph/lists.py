@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import integer
+from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.knn.graph import chunk_rows
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
@@ -154,7 +155,7 @@ def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> st
 def _require_lists(result: Result) -> dict[str, Any]:
     """Metadata (facts) of a result of knn; ``InputError`` for other results, or if it has no distances."""
     facts = result.attrs
-    if facts["kind"] != "knn":
+    if facts["kind"] not in FUZZY_GRAPH.results:
         raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
     if facts["request"].get("metric") == "inner_product":
         raise InputError(f"{result.path} has inner products, which are no distances: search by cosine, say")

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, LANDMARKS, IsomapArguments
+from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, ISOMAP, LANDMARKS, IsomapArguments
 from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
 from rankfold.methods.isomap.geodesics import NAME, Geodesics
 from rankfold.methods.isomap.graph import (
@@ -339,7 +339,7 @@ def isomap_task(neighbors: Result | str | Path, arguments: IsomapArguments) -> T
 def _of_result(result: Result, matrix: object, arguments: IsomapArguments) -> IsomapTask:
     """Check a result of a search for neighbors, and make the task of embedding its rows."""
     kind, asked = result.attrs["kind"], result.attrs["request"]
-    if kind not in ("knn", "radius_neighbors"):
+    if kind not in ISOMAP.results:
         raise InputError(
             f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors, or a matrix"
             f"{coordinates_hint(result)}"

@@ -25,7 +25,7 @@ from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
 from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.spectral.arguments import MOST_PASSES, DiffusionArguments, SpectralArguments
+from rankfold.methods.spectral.arguments import MOST_PASSES, SPECTRAL, DiffusionArguments, SpectralArguments
 from rankfold.methods.spectral.coordinates import coordinates
 from rankfold.methods.spectral.memory import IN_MEMORY, arrange
 from rankfold.methods.spectral.request import SpectralRequest
@@ -272,7 +272,7 @@ def _task(
 def _of_result(result: Result, asked: SpectralRequest) -> Task:
     """Task for the graph in a result, or for lists of neighbors that become a graph first."""
     kind = result.attrs["kind"]
-    if kind not in ("knn", *GRAPHS):
+    if kind not in SPECTRAL.results:
         raise InputError(
             f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn, or of a "
             f"matrix{coordinates_hint(result)}"

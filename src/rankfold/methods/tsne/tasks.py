@@ -18,7 +18,7 @@ from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Task
-from rankfold.methods.tsne.arguments import TsneArguments
+from rankfold.methods.tsne.arguments import TSNE, TsneArguments
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import PENDING_START
@@ -42,7 +42,7 @@ def tsne_task(neighbors: Result | str | Path, arguments: TsneArguments) -> Task:
 
 def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> Task:
     """Task that embeds the lists of neighbors of a result."""
-    if result.attrs["kind"] != "knn":
+    if result.attrs["kind"] not in TSNE.results:
         raise InputError(
             f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
             f"{coordinates_hint(result)}"

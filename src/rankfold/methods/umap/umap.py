@@ -19,7 +19,7 @@ from rankfold.methods.embedding.arguments import INITS, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
-from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
+from rankfold.methods.fuzzy_graph.arguments import NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.combination.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -30,7 +30,7 @@ from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.arguments import UmapArguments
+from rankfold.methods.umap.arguments import UMAP, UmapArguments
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
@@ -317,7 +317,7 @@ def umap_task(neighbors: Result | str | Path, arguments: UmapArguments) -> Task:
 def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Task:
     """Task that lays out a graph, or lists of neighbors, which become a graph first."""
     kind = result.attrs["kind"]
-    if kind not in ("knn", *GRAPHS):
+    if kind not in UMAP.results:
         raise InputError(
             f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn, or a matrix"
             f"{coordinates_hint(result)}"
