@@ -21,6 +21,7 @@ from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.methods.headline import headline_of_factors
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.law import Law
+from rankfold.pipeline.presentation import DECLARED, Presentation
 from rankfold.pipeline.text import suggest_name
 
 if TYPE_CHECKING:
@@ -159,6 +160,9 @@ class Factors:
     """True if columns of the left factor have length 1, so that the spectrum stands between both factors."""
 
 
+PLAIN = Presentation()
+"""Presentation of a method that has nothing to say on it."""
+
 SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
 """Headings in the list of commands, for methods that search or lay out rows; see ``Method.topic``."""
 
@@ -212,6 +216,9 @@ class Method:
     by_shape: tuple[str, ...] = ()
     """Entries of its request whose defaults follow from the shape of the matrix. A result that grows may have
     others than a fit of all rows."""
+
+    presentation: Presentation = PLAIN
+    """How its results and sweeps are shown and exported."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""
@@ -310,6 +317,8 @@ METHODS: Registry[Method] = Registry(
     },
 )
 """All methods; each is declared in its own ``arguments`` module."""
+
+DECLARED.append(METHODS)
 
 
 @functools.cache

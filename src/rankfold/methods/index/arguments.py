@@ -9,6 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.knn.arguments import CORRELATION
 from rankfold.methods.registry import SEARCH, Method
+from rankfold.pipeline.presentation import Presentation
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION)
 """Metrics that an index can be made by: near rows share a partition."""
@@ -42,4 +43,5 @@ INDEX = Method(
     arrays=("rows", "ids", "edges", "radii", "centers"),
     loops="rankfold.methods.index.warm:warm_index",
     headline=headline,
+    presentation=Presentation(size="{orientation}"),
 )

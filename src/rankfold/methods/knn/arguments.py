@@ -8,6 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Method
+from rankfold.pipeline.presentation import Presentation
 
 CORRELATION = "correlation"
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "inner_product", "manhattan", "chebyshev")
@@ -119,4 +120,5 @@ KNN = Method(
     growth="rankfold.methods.growth.lists:grow_lists",
     loops="rankfold.methods.knn.warm:warm_neighbors",
     headline=headline,
+    presentation=Presentation(size="k {rank}, {orientation}"),
 )

@@ -9,6 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts, headline_of_factors, neighborhoods, unexplained
 from rankfold.methods.registry import METHODS, Input, Method, X
 from rankfold.pipeline.law import Law
+from rankfold.pipeline.presentation import Presentation
 
 HOME = "rankfold.methods.model"
 
@@ -85,6 +86,7 @@ UPDATE = Method(
     f"{HOME}.update:update_task",
     inputs=(Input("result", ("pca", "update")), X),
     matrices=("components",),
+    presentation=Presentation(sweeps={"rows": "adding rows"}),
 )
 CHECK = Method(
     "check",

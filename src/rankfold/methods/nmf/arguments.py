@@ -7,6 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Factors, Method, Transformation
+from rankfold.pipeline.presentation import Presentation
 
 SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
 LOSSES = ("frobenius", "kullback-leibler")
@@ -85,4 +86,5 @@ NMF = Method(
         "rankfold.methods.nmf.new_rows:coordinates_task", "rankfold.methods.nmf.warm:warm_coordinates"
     ),
     factors=Factors(),
+    presentation=Presentation(counts_passes=True),
 )

@@ -10,6 +10,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Factors, Method, Transformation
 from rankfold.methods.svd.solvers.solver import SOLVERS
+from rankfold.pipeline.presentation import Presentation
 
 CHOICES = ("auto", *SOLVERS.names())
 MISSING = ("raise", "mean", "em")
@@ -172,6 +173,7 @@ SVD = Method(
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
     factors=Factors("s", left_is_unit=True),
     by_shape=BY_SHAPE,
+    presentation=Presentation(counts_passes=True),
 )
 PCA = Method(
     "pca",
@@ -196,6 +198,7 @@ PCA = Method(
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
     factors=Factors("singular_values"),
     by_shape=BY_SHAPE,
+    presentation=Presentation(counts_passes=True),
 )
 QR = Method(
     "qr",
@@ -204,4 +207,5 @@ QR = Method(
     f"{HOME}:qr_task",
     matrices=("Q", "R"),
     arrays=("Q if rows", "R"),
+    presentation=Presentation(counts_passes=True),
 )

@@ -205,7 +205,7 @@ def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]
     none if steps changed values.
     """
     request, units = result.attrs["request"], ("units",)
-    if request["kind"] == "reconstruct":  # it has them where its numbers are those of the data
+    if "X" in set(result):  # a matrix has them where its numbers are those of the data
         return {"X": DESCRIBING}
     if not keeps_numbers(result.attrs["input"]):
         return {"mean": DESCRIBING} if physical else {}

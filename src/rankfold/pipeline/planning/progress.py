@@ -23,6 +23,7 @@ from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.sweep_words import over_matrix, unit_of, words_of
+from rankfold.pipeline.presentation import Presentation, presentation_of
 from rankfold.pipeline.text import printable
 from rankfold.pipeline.units import about, format_bytes
 
@@ -45,9 +46,6 @@ LOG = logging.getLogger("rankfold")
 
 SILENCE = ContextVar("SILENCE", default=False)
 """True if ``SweepProgress`` shows no sweeps, and of log records only warnings and errors."""
-
-COUNT_METHODS = ("svd", "pca", "qr", "nmf")
-"""Methods whose sweeps over the matrix are shown by number, as "pass 2 of about 5"."""
 
 
 class _News(logging.Handler):
@@ -103,9 +101,10 @@ class Forecast:
 
     def title(self, name: str) -> str:
         """A sweep in words: which pass of about how many, if it is one over the matrix."""
-        if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
-            return "adding rows"
-        if self.plan is None or self.plan.kind not in COUNT_METHODS or not self._reads(name):
+        shown = Presentation() if self.plan is None else presentation_of(self.plan.kind)
+        if name in shown.sweeps:
+            return shown.sweeps[name]
+        if self.plan is None or not shown.counts_passes or not self._reads(name):
             return words_of(name)
         likely, most = self.plan.likely_passes, self.plan.most_passes
         number = [each for each in self.shares if self._reads(each)].index(name) + 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.sweep_words import words_of
+from rankfold.pipeline.presentation import presentation_of
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
 
@@ -74,9 +75,9 @@ def _device(plan: Plan) -> tuple[str, ...]:
 def _rank_words(plan: Plan) -> str:
     if plan.groups:
         return f"k {plan.rank}, every pair of rows once"
-    if plan.kind == "knn":
-        return f"k {plan.rank}, {plan.orientation}"
-    if plan.kind == "index" or plan.details:
+    if size := presentation_of(plan.kind).size:
+        return size.format(rank=plan.rank, orientation=plan.orientation)
+    if plan.details:
         return plan.orientation
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 

@@ -1,0 +1,111 @@
+"""How results and sweeps of a method are shown and exported, as the method declares it.
+
+The pipeline imports no methods: their registry adds itself to ``DECLARED``, and is asked here by the kind of
+a result or of a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CellElements:
+    """Names under which an AnnData object holds a result, as scanpy names them; empty for those it lacks."""
+
+    key: str
+    """Name of its facts, in ``uns``."""
+
+    observations: str = ""
+    """Name of the coordinates of rows, in ``obsm``."""
+
+    variables: str = ""
+    """Name of the factor with a row for each column of the matrix, in ``varm``."""
+
+    labels: str = ""
+    """Name of the labels of rows, in ``obs``."""
+
+    graphs: tuple[str, ...] = ()
+    """Names of matrices of pairs of rows, in ``obsp``."""
+
+    scale: str = ""
+    """Array of the result by which coordinates of rows are multiplied; empty for none."""
+
+    def paths(self, key: str | None) -> tuple[str, ...]:
+        """Paths of all elements, such as ``obsm/X_pca``, that of the facts last; ``key`` replaces the names.
+
+        >>> CellElements("pca", "X_pca", "PCs").paths(None)
+        ('obsm/X_pca', 'varm/PCs', 'uns/pca')
+        >>> CellElements("neighbors", graphs=("distances",)).paths("mine")
+        ('obsp/mine_distances', 'uns/mine')
+        """
+        start = f"{key}_" if key else ""
+        parts = (("obsm", self.observations), ("varm", self.variables), ("obs", self.labels))
+        graphs = (f"obsp/{start}{name}" for name in self.graphs)
+        return (*graphs, *(f"{part}/{key or name}" for part, name in parts if name), f"uns/{key or self.key}")
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    """What a method says of its results and sweeps to those that show or export them."""
+
+    cells: CellElements | None = None
+    """Elements of an AnnData object that hold a result; None if there is no place for it."""
+
+    like_fit: bool = False
+    """True if a result is exported like one of the method that its request names in ``of``."""
+
+    plots: tuple[str, ...] = ()
+    """Kinds of plots that ``auto`` prefers to all others, the first of these that a result has."""
+
+    quick_plot: str = ""
+    """Kind of plot that reads little, which the page of a run shows; empty for none."""
+
+    counts_passes: bool = False
+    """True if its sweeps over the matrix are shown by number, as "pass 2 of about 5"."""
+
+    sweeps: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Words for sweeps by their name, where they differ from those of other methods' sweeps of this name."""
+
+    size: str = ""
+    """Text on the size of a result in a plan, with ``{rank}`` and ``{orientation}``; empty for the rank."""
+
+
+class Presented(Protocol):
+    """Protocol of a method, as far as the pipeline shows and exports its results."""
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """Names of the matrices in its result, the one for the rows first."""
+
+    @property
+    def presentation(self) -> Presentation:
+        """How its results and sweeps are shown and exported."""
+
+
+class Declarations(Protocol):
+    """Protocol of a registry of methods."""
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all methods, in the order of lists in messages."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __getitem__(self, name: str) -> Presented: ...
+
+
+DECLARED: list[Declarations] = []
+"""Registries of methods; that of rankfold adds itself here."""
+
+
+def presented(kind: str) -> Presented | None:
+    """Look up the method of results or plans of a kind; None if none is declared."""
+    return next((each[kind] for each in DECLARED if kind in each), None)
+
+
+def presentation_of(kind: str) -> Presentation:
+    """Look up how results and sweeps of a kind are shown; that of a method that says nothing if none is."""
+    method = presented(kind)
+    return Presentation() if method is None else method.presentation
