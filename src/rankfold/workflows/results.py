@@ -112,7 +112,7 @@ def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
     from rankfold.pipeline.chunks.regular_store import zarr_group
 
     shapes = {name: array.shape for name, array in sorted(zarr_group(result.path).arrays())}
-    if result.attrs["kind"] == "knn":
+    if "indices" in shapes:
         shapes["graph"] = (shapes["indices"][0], result.attrs["input"]["shape"][0])
     return shapes
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Input, Method
+from rankfold.pipeline.presentation import Presentation
 
 ONE_SIDED = 1.0
 """Share of the union in the mix: with 1, an edge has weight 1 if either of its rows gives it weight 1."""
@@ -114,6 +115,7 @@ FUZZY_GRAPH = Method(
     in_process=True,
     loops="rankfold.methods.fuzzy_graph.warm:warm_weights",
     headline=_headline_of_graph,
+    presentation=Presentation(quick_plot="degrees"),
 )
 COMBINE_GRAPHS = Method(
     "combine_graphs",

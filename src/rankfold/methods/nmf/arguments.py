@@ -86,5 +86,7 @@ NMF = Method(
         "rankfold.methods.nmf.new_rows:coordinates_task", "rankfold.methods.nmf.warm:warm_coordinates"
     ),
     factors=Factors(),
-    presentation=Presentation(counts_passes=True),
+    presentation=Presentation(
+        counts_passes=True, plots=("patterns", "maps", "loadings"), quick_plot="loadings"
+    ),
 )

@@ -9,6 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.knn.arguments import ALIASES, CORRELATION, HAVERSINE
 from rankfold.methods.registry import SEARCH, Method
+from rankfold.pipeline.presentation import Presentation
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
@@ -60,4 +61,5 @@ RADIUS = Method(
     arrays=("degrees", "graph"),
     loops="rankfold.methods.radius.warm:warm_radius",
     headline=headline,
+    presentation=Presentation(quick_plot="degrees"),
 )

@@ -27,6 +27,7 @@ from rankfold.pipeline.exporting.plots.kinds import (
 from rankfold.pipeline.exporting.plots.maps import Maps
 from rankfold.pipeline.exporting.plots.patterns import Patterns
 from rankfold.pipeline.exporting.plots.series import Series
+from rankfold.pipeline.presentation import presentation_of
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.storage.result import Result
@@ -48,14 +49,6 @@ from rankfold.workflows.reports.measures import report_facts, scaling_of, segmen
 from rankfold.workflows.reports.page import NARROW, Fact, Picture, draw_picture
 
 TEMPLATE = "run_page.html"
-
-CHEAP = {
-    "kmeans": "sizes",
-    "nmf": "loadings",
-    "fuzzy_graph": "degrees",
-    "radius_neighbors": "degrees",
-}
-"""Plots of results that read little, by kind of result."""
 
 CAPTIONS = {
     "scree": "Relative to the largest, on a logarithmic scale; bars are estimated errors.",
@@ -346,8 +339,8 @@ def _cheap(one: History) -> Iterator[str]:
     )
     if field:
         yield field
-    elif one.facts["kind"] in CHEAP:
-        yield CHEAP[one.facts["kind"]]
+    elif quick := presentation_of(one.facts["kind"]).quick_plot:
+        yield quick
 
 
 def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:

@@ -36,6 +36,7 @@ from rankfold.pipeline.exporting.plots.scatter import scatter_of
 from rankfold.pipeline.exporting.plots.series import has_series, series_of
 from rankfold.pipeline.formats.arrays import is_cells
 from rankfold.pipeline.formats.locate import split_location
+from rankfold.pipeline.presentation import presentation_of
 from rankfold.pipeline.text import suggest_name
 
 if TYPE_CHECKING:
@@ -79,20 +80,17 @@ HAS: dict[str, Callable[[Plottable], bool]] = {
     "loadings": lambda result: factor_name(result) is not None,
     "maps": has_maps,
     "series": has_series,
-    "sizes": lambda result: result.attrs["kind"] == "kmeans",
-    "inertia": lambda result: result.attrs["kind"] == "kmeans",
+    "sizes": lambda result: "counts" in set(result),
+    "inertia": lambda result: "inertia" in set(result),
     "degrees": has_graph,
 }
 """Kinds of plots, each with a test whether a result has it; ``auto`` takes the first."""
-
-FIRST = {"nmf": ("patterns", "maps", "loadings")}
-"""Kinds of plots that ``auto`` prefers, by the method of the result."""
 
 
 def kinds_of(result: Plottable) -> tuple[str, ...]:
     """Kinds of plots that a result has, that of ``auto`` first."""
     kinds = [kind for kind, has in HAS.items() if has(result)]
-    first = next((kind for kind in FIRST.get(result.attrs["kind"], ()) if kind in kinds), None)
+    first = next((kind for kind in presentation_of(result.attrs["kind"]).plots if kind in kinds), None)
     return tuple(sorted(kinds, key=lambda kind: kind != first))
 
 
