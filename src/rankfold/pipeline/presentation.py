@@ -105,6 +105,11 @@ def presented(kind: str) -> Presented | None:
     return next((each[kind] for each in DECLARED if kind in each), None)
 
 
+def with_cells() -> tuple[str, ...]:
+    """Names of all methods whose results have a place in an AnnData object."""
+    return tuple(name for each in DECLARED for name in each.names() if each[name].presentation.cells)
+
+
 def presentation_of(kind: str) -> Presentation:
     """Look up how results and sweeps of a kind are shown; that of a method that says nothing if none is."""
     method = presented(kind)

@@ -10,6 +10,7 @@ from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods, unexplained
 from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 LANDMARKS = ("farthest", "random")
 """Ways of choosing the rows that paths begin at."""
@@ -74,4 +75,5 @@ ISOMAP = Method(
         "rankfold.methods.fuzzy_graph.warm:warm_weights",
         by_neighbors=True,
     ),
+    presentation=Presentation(cells=CellElements("isomap", "X_isomap")),
 )

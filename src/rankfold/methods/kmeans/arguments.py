@@ -9,7 +9,7 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts, passes
 from rankfold.methods.registry import SEARCH, Method
 from rankfold.pipeline.law import WHOLE, Law
-from rankfold.pipeline.presentation import Presentation
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 INITS = ("k-means||", "sample", "custom")
 """Ways to choose starting centers; callers do not name the last one, but pass centers."""
@@ -73,5 +73,5 @@ KMEANS = Method(
     edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",
     headline=headline,
-    presentation=Presentation(quick_plot="sizes"),
+    presentation=Presentation(quick_plot="sizes", cells=CellElements("kmeans", labels="kmeans")),
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.registry import SEARCH, Method
-from rankfold.pipeline.presentation import Presentation
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 CORRELATION = "correlation"
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "inner_product", "manhattan", "chebyshev")
@@ -120,5 +120,8 @@ KNN = Method(
     growth="rankfold.methods.growth.lists:grow_lists",
     loops="rankfold.methods.knn.warm:warm_neighbors",
     headline=headline,
-    presentation=Presentation(size="k {rank}, {orientation}"),
+    presentation=Presentation(
+        size="k {rank}, {orientation}",
+        cells=CellElements("neighbors", graphs=("distances", "connectivities")),
+    ),
 )

@@ -78,6 +78,7 @@ TRANSFORM = Method(
     arrays=tuple(f"{METHODS[name].matrices[0]} if of={name}" for name in (*FITS, *EMBEDDINGS)),
     loops=f"{HOME}.transform:warm_transform",
     headline=_headline_of_rows,
+    presentation=Presentation(like_fit=True),
 )
 UPDATE = Method(
     "update",

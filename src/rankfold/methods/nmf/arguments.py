@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Factors, Method, Transformation
-from rankfold.pipeline.presentation import Presentation
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
 LOSSES = ("frobenius", "kullback-leibler")
@@ -87,6 +87,9 @@ NMF = Method(
     ),
     factors=Factors(),
     presentation=Presentation(
-        counts_passes=True, plots=("patterns", "maps", "loadings"), quick_plot="loadings"
+        counts_passes=True,
+        plots=("patterns", "maps", "loadings"),
+        quick_plot="loadings",
+        cells=CellElements("nmf", "X_nmf", "NMF"),
     ),
 )

@@ -11,6 +11,7 @@ from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Re
 from rankfold.methods.headline import Facts, dimensions, neighborhoods, passes
 from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.law import REAL, Law
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 TOL = 1e-6
 MOST_PASSES = 10_000
@@ -89,8 +90,10 @@ SPECTRAL = Method(
         "rankfold.methods.fuzzy_graph.warm:warm_weights",
         by_neighbors=True,
     ),
+    presentation=Presentation(cells=CellElements("spectral", "X_spectral")),
 )
 
+# Not X_diffmap: there scanpy takes the first column for the steady state, and looks for eigenvalues in uns.
 DIFFUSION_MAP = Method(
     "diffusion_map",
     "Rows in few dimensions by how a random walk on their graph spreads from each.",
@@ -110,4 +113,5 @@ DIFFUSION_MAP = Method(
         "rankfold.methods.fuzzy_graph.warm:warm_weights",
         by_neighbors=True,
     ),
+    presentation=Presentation(cells=CellElements("diffusion_map", "X_diffusion_map")),
 )

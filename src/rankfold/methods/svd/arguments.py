@@ -10,7 +10,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Factors, Method, Transformation
 from rankfold.methods.svd.solvers.solver import SOLVERS
-from rankfold.pipeline.presentation import Presentation
+from rankfold.pipeline.presentation import CellElements, Presentation
 
 CHOICES = ("auto", *SOLVERS.names())
 MISSING = ("raise", "mean", "em")
@@ -173,7 +173,7 @@ SVD = Method(
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
     factors=Factors("s", left_is_unit=True),
     by_shape=BY_SHAPE,
-    presentation=Presentation(counts_passes=True),
+    presentation=Presentation(counts_passes=True, cells=CellElements("svd", "X_svd", "SVD", scale="s")),
 )
 PCA = Method(
     "pca",
@@ -198,7 +198,7 @@ PCA = Method(
     transformation=Transformation("rankfold.methods.model.transform:projection_task"),
     factors=Factors("singular_values"),
     by_shape=BY_SHAPE,
-    presentation=Presentation(counts_passes=True),
+    presentation=Presentation(counts_passes=True, cells=CellElements("pca", "X_pca", "PCs")),
 )
 QR = Method(
     "qr",

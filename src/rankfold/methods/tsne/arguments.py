@@ -13,6 +13,7 @@ from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
 from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.presentation import CellElements, Presentation
 from rankfold.pipeline.text import suggest_name
 
 STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
@@ -188,4 +189,5 @@ TSNE = Method(
         "rankfold.methods.fuzzy_graph.warm:warm_weights",
         by_neighbors=True,
     ),
+    presentation=Presentation(cells=CellElements("tsne", "X_tsne")),
 )

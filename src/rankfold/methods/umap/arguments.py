@@ -12,6 +12,7 @@ from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Re
 from rankfold.methods.headline import Facts, dimensions, neighborhoods
 from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.presentation import CellElements, Presentation
 from rankfold.pipeline.text import suggest_name
 
 FEW_ROWS = 10_000
@@ -165,4 +166,5 @@ UMAP = Method(
         "rankfold.methods.umap.warm:warm_placement",
         by_neighbors=True,
     ),
+    presentation=Presentation(cells=CellElements("umap", "X_umap")),
 )

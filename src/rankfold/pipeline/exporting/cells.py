@@ -52,46 +52,13 @@ from rankfold.pipeline.exporting.outcome import (
 )
 from rankfold.pipeline.formats.open_files import library
 from rankfold.pipeline.prepare.parse import parse_steps
+from rankfold.pipeline.presentation import presentation_of, presented, with_cells
 
 Array = npt.NDArray[Any]
 
 FACTS = "uns/rankfold/"
 """Path of the descriptions of results; each is stored under its key."""
 
-
-class Keys(NamedTuple):
-    """Names under which an AnnData object holds a factorization."""
-
-    key: str
-    """Name in ``uns``."""
-
-    observations: str
-    variables: str
-
-
-NAMES = {
-    "pca": Keys("pca", "X_pca", "PCs"),
-    "svd": Keys("svd", "X_svd", "SVD"),
-    "nmf": Keys("nmf", "X_nmf", "NMF"),
-}
-PICTURES = {
-    "umap": "X_umap",
-    "tsne": "X_tsne",
-    "spectral": "X_spectral",
-    "diffusion_map": "X_diffusion_map",
-    "isomap": "X_isomap",
-}
-"""Names in ``obsm`` of embeddings (coordinates in few dimensions), which only the observations have.
-
-Not ``"X_diffmap"``: there scanpy takes the first column for the steady state, and looks for eigenvalues in
-``uns``.
-"""
-
-ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
-COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
-
-LABELS = {"kmeans": "kmeans"}
-"""Columns of ``obs`` for labels of the observations."""
 
 LOOKS = 16
 """Most rows, or entries of a vector, that go into the digest of an element (``mark_of``)."""
@@ -140,32 +107,37 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     """
     kind = kind_of(result)
     _require_key(key)
-    if kind == "knn":
-        return _graphs(result, cells, key)
-    if kind in LABELS:
-        column, facts = paths_of(kind, key)
+    method = presented(kind)
+    assert method is not None and method.presentation.cells is not None  # noqa: S101  ``kind_of`` has asked
+    names = method.presentation.cells
+    if names.graphs:
+        return _graphs(result, cells, kind, key)
+    if names.labels:
+        column, facts = names.paths(key)
         elements: dict[str, Any] = {column: _categories(result, cells), facts: {"params": _params(result)}}
         return _with_facts(elements, result, key_of(kind, key))
-    if kind in PICTURES:
-        coordinates, facts = paths_of(kind, key)
-        embedding = spread(result["embedding"], *cells.places(result, "rows"), np.nan)
+    if not names.variables:
+        coordinates, facts = names.paths(key)
+        embedding = spread(result[method.matrices[0]], *cells.places(result, "rows"), np.nan)
         elements = {
             coordinates: embedding,
             facts: {"params": _params(result) | _curve(result)},
         }
         return _with_facts(elements, result, key_of(kind, key))
-    observations, variables, facts = paths_of(kind, key)
+    observations, variables, facts = names.paths(key)
+    left, right = method.matrices[:2]
     elements = {}
-    if COLUMNS[kind] in set(result):
-        loadings = np.asarray(result[COLUMNS[kind]][...]).T
+    if right in set(result):
+        loadings = np.asarray(result[right][...]).T
         # Genes that were not used are zero, as in scanpy.
         elements[variables] = spread(loadings, *cells.places(result, "columns"), 0.0)
-    if ROWS[kind] in set(result):
-        elements[observations] = spread(_scaled(result, kind), *cells.places(result, "rows"), np.nan)
-    if COLUMNS[kind] in set(result):  # a transform has none: its fit stores the rest
+    if left in set(result):
+        coordinates_of_rows = _scaled(result, kind, left, names.scale)
+        elements[observations] = spread(coordinates_of_rows, *cells.places(result, "rows"), np.nan)
+    if right in set(result):  # a transform has none: its fit stores the rest
         chosen = _highly_variable(result, cells, key_of(kind, key))
         elements |= chosen.elements
-        elements[facts] = _facts_of_factors(result, kind, uses_chosen=chosen.is_there)
+        elements[facts] = _facts_of_factors(result, uses_chosen=chosen.is_there)
     return _with_facts(elements, result, key_of(kind, key))
 
 
@@ -340,17 +312,8 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
 
     Empty for other methods, though their results may have some of these elements.
     """
-    if method == "knn":
-        start = f"{key}_" if key else ""
-        return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
-    if method in PICTURES:
-        return (f"obsm/{key or PICTURES[method]}", f"uns/{key or PICTURES[method].removeprefix('X_')}")
-    if method in LABELS:
-        return (f"obs/{key or LABELS[method]}", f"uns/{key or LABELS[method]}")
-    if method not in NAMES:
-        return ()
-    names = NAMES[method] if key is None else Keys(key, key, key)
-    return (f"obsm/{names.observations}", f"varm/{names.variables}", f"uns/{names.key}")
+    names = presentation_of(method).cells
+    return () if names is None else names.paths(key)
 
 
 def key_of(method: str, key: str | None) -> str:
@@ -377,30 +340,34 @@ def _require_key(key: str | None) -> None:
 def kind_of(result: Outcome) -> str:
     """Kind of a result that AnnData has a place for; for ``transform``, the kind of the fit."""
     kind: str = result.attrs["kind"]
-    found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
-    able = (*NAMES, "knn", *PICTURES, *LABELS)
-    if found not in able or "X" in set(result):
-        raise InputError(f"a result of {kind} has no place in an AnnData object; {', '.join(able)} have")
+    found = result.attrs["request"].get("of", kind) if presentation_of(kind).like_fit else kind
+    if presentation_of(found).cells is None or "X" in set(result):
+        able = ", ".join(with_cells())
+        raise InputError(f"a result of {kind} has no place in an AnnData object; {able} have")
     return str(found)
 
 
-def _scaled(result: Outcome, kind: str) -> Any:
-    """Coordinates of the rows, (m, k); for svd these are U s, so that distances are those of the rows."""
-    rows = result[ROWS[kind]]
-    if kind != "svd":
+def _scaled(result: Outcome, kind: str, left: str, scale: str) -> Any:
+    """Coordinates of the rows, (m, k); for svd these are U s, so that distances are those of the rows.
+
+    ``left`` and ``scale`` name arrays of the result: the factor for rows, and what it is multiplied by, if
+    anything.
+    """
+    rows = result[left]
+    if not scale:
         return rows
-    if "s" not in set(result):
+    if scale not in set(result):
         raise InputError(
-            "coordinates in components of svd are U s, but a result of transform has no s. Use those of pca, "
-            "or multiply U by s of the fit"
+            f"coordinates in components of {kind} are {left} {scale}, but a result of transform has no "
+            f"{scale}. Use those of pca, or multiply {left} by {scale} of the fit"
         )
-    values = np.asarray(result["s"][...]).astype(rows.dtype)
+    values = np.asarray(result[scale][...]).astype(rows.dtype)
     return rows * values if isinstance(rows, np.ndarray) else Scaled(rows, values)
 
 
-def _facts_of_factors(result: Outcome, kind: str, *, uses_chosen: bool) -> dict[str, Any]:
+def _facts_of_factors(result: Outcome, *, uses_chosen: bool) -> dict[str, Any]:
     request, arrays = result.attrs["request"], set(result)
-    if kind == "pca":
+    if "explained_variance" in arrays:  # as ``scanpy.tl.pca`` writes them
         params: dict[str, Any] = {"zero_center": bool(request.get("center", True))}
         params["use_highly_variable"] = uses_chosen
         params |= {"mask_var": "highly_variable"} if uses_chosen else {}
@@ -432,7 +399,7 @@ def _curve(result: Outcome) -> dict[str, float]:
 # Graphs -------------------------------------------------------------------------------------------
 
 
-def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
+def _graphs(result: Outcome, cells: Cells, kind: str, key: str | None) -> dict[str, Any]:
     """Elements with the distances to the neighbors of each row, and connectivities:
     the weight of each edge.
     """
@@ -448,7 +415,7 @@ def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
         )
     indices, distances = (np.asarray(result[name][...]) for name in ("indices", "distances"))
     near, strength = graph(indices, distances, *cells.places(result, "rows"))
-    apart, connected, place = paths_of("knn", key)
+    apart, connected, place = paths_of(kind, key)
     params = {"n_neighbors": int(indices.shape[1]) + 1, "method": "umap", "metric": facts["metric"]}
     params |= _representation(result, cells, indices, distances)
     graphs = {
@@ -460,7 +427,7 @@ def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
             "params": {**params, "random_state": 0},
         },
     }
-    return _with_facts(graphs, result, key_of("knn", key))
+    return _with_facts(graphs, result, key_of(kind, key))
 
 
 MEASURED = ("euclidean", "cosine", "manhattan")
