@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from rankfold.methods.growth.growth import Step
     from rankfold.methods.task import Task
+    from rankfold.pipeline.data.source import Source
     from rankfold.pipeline.storage.result import Result
 
 LOG = logging.getLogger("rankfold")
@@ -121,6 +122,9 @@ class Input:
     matrix_key: str = ""
     """Key in a workflow for a matrix given in place of the result; empty if none is accepted."""
 
+    needs_rows: bool = False
+    """True if the result must have its factor of the rows."""
+
 
 X = Input("x", key="input")
 """The matrix of most methods."""
@@ -199,6 +203,14 @@ class Method:
     in_process: bool = False
     """True if the calling process does all the work, even where there are workers."""
 
+    pending: str = ""
+    """``"module:function"`` that makes a task whose ``init`` is a result still to be made, for a plan: see
+    ``pending_task``. Empty if it begins at no result."""
+
+    unsaid: Callable[[Mapping[str, Any]], str] | None = None
+    """Function that says what arguments in a workflow leave open, though Python has a default; empty text if
+    nothing. None if there is no such argument."""
+
     growth: str = ""
     """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if none does."""
 
@@ -240,6 +252,11 @@ class Method:
         return len(self.inputs) == 1 and "knn" in self.inputs[0].holds and not self.of_matrix
 
     @property
+    def is_matrix(self) -> bool:
+        """True if its result is itself a matrix, without named arrays."""
+        return self.arrays == ("X",)
+
+    @property
     def results(self) -> tuple[str, ...]:
         """Methods whose results it accepts as input."""
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
@@ -255,6 +272,17 @@ class Method:
             if each.is_required and each.name not in values:
                 raise InputError(f"{self.name} needs {each.name}: {each.argument.help}")
         task: Task = _function(self.home)(*inputs, self.arguments(**values))
+        return task
+
+    def pending_task(
+        self, inputs: Sequence[object], arguments: dict[str, Any], start: Mapping[str, Source] | None
+    ) -> Task:
+        """Make the task that begins at a result still to be made.
+
+        ``arguments`` are those besides ``init``; ``start`` has the matrices that the result will have, by
+        name, or is None if they are not known.
+        """
+        task: Task = _function(self.pending)(inputs, arguments, start)
         return task
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,4 +74,5 @@ KMEANS = Method(
     loops="rankfold.methods.kmeans.warm:warm_clusters",
     headline=headline,
     presentation=Presentation(quick_plot="sizes", cells=CellElements("kmeans", labels="kmeans")),
+    pending="rankfold.methods.kmeans.kmeans:pending_task",
 )

@@ -7,6 +7,7 @@ pairs of row and center that bounds exclude change only the time.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import is_word
-from rankfold.methods.kmeans.arguments import INITS, KMeansArguments
+from rankfold.methods.kmeans.arguments import INITS, KMEANS, KMeansArguments
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
 from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
@@ -343,3 +344,15 @@ def kmeans_task(x: object, arguments: KMeansArguments) -> Clustering:
     weights = arguments.weights
     own = None if weights is None else RowWeights(open_row_weights(weights, source, "weights"))
     return Clustering.of(source, request, given, own)
+
+
+def pending_task(
+    inputs: Sequence[object], arguments: Mapping[str, Any], start: Mapping[str, Source] | None
+) -> Clustering:
+    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    k = arguments["k"]
+    if k is None and start is not None:
+        k = start["centers"].shape[0]
+    task = KMEANS.task(*inputs, **{**arguments, "k": k, "init": "sample"})
+    assert isinstance(task, Clustering)  # noqa: S101 - that is what the declaration says
+    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))

@@ -94,7 +94,7 @@ CHECK = Method(
     "Residuals and orthogonality of a result, by one more pass over its matrix.",
     NoArguments,
     f"{HOME}.check:check_task",
-    inputs=(Input("result", ("svd", "pca")), X),
+    inputs=(Input("result", ("svd", "pca"), needs_rows=True), X),
     arrays=("left_residuals", "right_residuals"),
 )
 RECONSTRUCT = Method(
@@ -102,7 +102,7 @@ RECONSTRUCT = Method(
     "The matrix as the components of a result have it.",
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
-    inputs=(Input("result", ("svd", "pca", "nmf")),),
+    inputs=(Input("result", ("svd", "pca", "nmf"), needs_rows=True),),
     laws={"X": Law(("chosen_row", "column"), may_be_nan=True)},
     arrays=("X",),
 )

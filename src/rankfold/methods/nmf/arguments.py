@@ -92,4 +92,5 @@ NMF = Method(
         quick_plot="loadings",
         cells=CellElements("nmf", "X_nmf", "NMF"),
     ),
+    pending="rankfold.methods.nmf.task:pending_task",
 )

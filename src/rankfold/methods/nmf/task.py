@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rankfold.methods.argument import is_word
-from rankfold.methods.nmf.arguments import INITS, NmfArguments
+from rankfold.methods.nmf.arguments import INITS, NMF, NmfArguments
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.weighted.rows import (
@@ -43,3 +47,10 @@ def nmf_task(x: object, arguments: NmfArguments) -> Nonnegative:
     if beside is None:
         return plain
     return RowWeightedNonnegative(source, plain.parameters, row_weights=beside)
+
+
+def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Nonnegative:
+    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    task = NMF.task(*inputs, init="random", **arguments)
+    assert isinstance(task, Nonnegative)  # noqa: S101 - that is what the declaration says
+    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))

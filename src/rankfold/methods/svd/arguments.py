@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Annotated
+from typing import Annotated, Any
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Factors, Method, Transformation
@@ -116,6 +117,16 @@ Rows = Annotated[
 ]
 
 
+def unsaid(arguments: Mapping[str, Any]) -> str:
+    """Message for a workflow that leaves open how many components it asks for; empty if it says so."""
+    if arguments["rank"] is not None or arguments["tol"] is not None or arguments["solver"] != "auto":
+        return ""
+    return (
+        "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
+        "solver: tsqr"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SvdArguments:
     """Arguments of ``rankfold.svd``."""
@@ -174,6 +185,7 @@ SVD = Method(
     factors=Factors("s", left_is_unit=True),
     by_shape=BY_SHAPE,
     presentation=Presentation(counts_passes=True, cells=CellElements("svd", "X_svd", "SVD", scale="s")),
+    unsaid=unsaid,
 )
 PCA = Method(
     "pca",
@@ -199,6 +211,7 @@ PCA = Method(
     factors=Factors("singular_values"),
     by_shape=BY_SHAPE,
     presentation=Presentation(counts_passes=True, cells=CellElements("pca", "X_pca", "PCs")),
+    unsaid=unsaid,
 )
 QR = Method(
     "qr",

@@ -190,4 +190,5 @@ TSNE = Method(
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("tsne", "X_tsne")),
+    pending="rankfold.methods.tsne.tasks:pending_task",
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankfold.methods.argument import is_word
 from rankfold.methods.chain import Chain, Link
@@ -87,3 +88,8 @@ def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
         return dataclasses.replace(task, edges=edges, graph=results["graph"], start=results.get("start"))
 
     return Chain(task.request(), (*links, Link("descent", task, ready)))
+
+
+def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Task:
+    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    return TSNE.task(*inputs, init=PENDING_START, **arguments)

@@ -167,4 +167,5 @@ UMAP = Method(
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("umap", "X_umap")),
+    pending="rankfold.methods.umap.umap:pending_task",
 )

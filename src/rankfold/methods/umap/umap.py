@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -369,3 +369,8 @@ def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chai
         return dataclasses.replace(made, edges=edges, graph=results["graph"])
 
     return Chain(layout.request(), (*links, Link("layout", layout, ready)))
+
+
+def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Task:
+    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    return UMAP.task(*inputs, init=PENDING_START, **arguments)

@@ -22,13 +22,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import Lines, suggest_name
 from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such
 from rankfold.workflows.flows.flow_file import Flow, resolve_path
-from rankfold.workflows.flows.stage_models import BaseStage
-
-WHOLE = ("import", "reconstruct")
-"""Methods whose result is itself a matrix, without named arrays."""
-
-OF_ROWS = ("check", "reconstruct")
-"""Methods that need a result with its factor of the rows."""
+from rankfold.workflows.flows.stage_models import BaseStage, Transform
 
 COORDINATES = {name: METHODS[name].matrices[0] for name in (*FITS, *EMBEDDINGS)}
 """Array that ``transform`` writes, by the method of the result that it uses."""
@@ -154,17 +148,22 @@ def words_for(stage: BaseStage, key: str) -> tuple[str, ...]:
     return next((each.argument.choices for each in own if each.name == key), ())
 
 
+def is_matrix(name: str) -> bool:
+    """True if the result of a method, or of an import, is itself a matrix, without named arrays."""
+    return name not in METHODS or METHODS[name].is_matrix
+
+
 def matrices_of(name: str) -> tuple[str, ...]:
     """Names of the matrices in the result of a method, if its rows are kept; empty if
     the result is a matrix itself.
     """
-    return () if name in WHOLE else METHODS[name].matrices
+    return () if is_matrix(name) else METHODS[name].matrices
 
 
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:
     """Names of the matrices in the result of a stage."""
-    if stage.method == "transform":
-        source = stages.get(getattr(stage, "result", ""))
+    if isinstance(stage, Transform):
+        source = stages.get(stage.result)
         every = tuple(dict.fromkeys(COORDINATES.values()))
         return every if source is None else (COORDINATES.get(source.method, "U"),)
     arrays = matrices_of(stage.method)
@@ -178,7 +177,8 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             raise InputError(
                 document.message_at(("stages", name, "needs", number), no_such("stage", other, flow.stages))
             )
-    for of in METHODS[stage.method].inputs if stage.method in METHODS else ():
+    inputs = METHODS[stage.method].inputs if stage.method in METHODS else ()
+    for of in inputs:
         keys = (of.key or of.name, of.matrix_key)
         if of.matrix_key and sum(getattr(stage, key) is not None for key in keys) != 1:
             reason = f"say {keys[0]}: a stage whose result it is of, or {keys[1]}: a matrix, and not both"
@@ -199,11 +199,12 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             raise InputError(
                 document.message_at(("stages", name, key), f"{what}. There are {', '.join(choices)}")
             )
-        if stage.method == "transform" and text in flow.stages:
+        if isinstance(stage, Transform) and text in flow.stages:
             reason = _mistake_of_new_rows(stage, key, text, flow.stages[text].method)
             if reason:
                 raise InputError(document.message_at(("stages", name, key), reason))
-        if stage.method in OF_ROWS and getattr(flow.stages.get(text), "with_rows", True) is False:
+        needs_rows = any(of.needs_rows for of in inputs if (of.key or of.name) == key)
+        if needs_rows and getattr(flow.stages.get(text), "with_rows", True) is False:
             reason = f"{text} has with_rows: false, and {stage.method} needs its rows. Leave that out"
             raise InputError(document.message_at(("stages", name, key), reason))
 
@@ -222,7 +223,8 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
     reference = resolve(text, flow.inputs, flow.stages)
     choices = [*flow.inputs]
     for name, stage in flow.stages.items():
-        choices += [name] if stage.method in WHOLE else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
+        arrays = arrays_of(stage, flow.stages)
+        choices += [name] if is_matrix(stage.method) else [f"{name}.{array}" for array in arrays]
     if text in choices:
         return
     if reference is not None and reference.stage:
@@ -232,9 +234,9 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
                 f"{reference.stage} has with_rows: false, so it makes no {reference.array}. Leave that out"
             )
             raise InputError(document.message_at(keys, reason))
-        arrays = [one for one in choices if one.startswith(f"{reference.stage}.")]
-        if not reference.array and arrays:
-            reason = f"{reference.stage} is a result of several arrays: say which, {' or '.join(arrays)}"
+        found = [one for one in choices if one.startswith(f"{reference.stage}.")]
+        if not reference.array and found:
+            reason = f"{reference.stage} is a result of several arrays: say which, {' or '.join(found)}"
             raise InputError(document.message_at(keys, reason))
     raise InputError(
         document.message_at(

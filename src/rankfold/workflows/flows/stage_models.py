@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema
 
 from rankfold.methods.argument import Parameter
 from rankfold.methods.model.arguments import EMBEDDINGS, FITS
-from rankfold.methods.registry import Method, methods
+from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 from rankfold.workflows.flows.record import NAME
 
@@ -237,6 +237,11 @@ class BaseStage(StrictModel):
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     """Parameters of the method, if it is in the registry."""
 
+    def input_keys(self) -> tuple[str, ...]:
+        """Keys that name the inputs of the method, in order: a result, or the matrix in its place."""
+        named = [(each.key or each.name, each.matrix_key) for each in METHODS[self.method].inputs]
+        return tuple(matrix if matrix and getattr(self, key) is None else key for key, matrix in named)
+
     def arguments(self) -> dict[str, Any]:
         """Arguments of the Python function by name, except matrices and results."""
         if self.PARAMETERS:
@@ -321,6 +326,10 @@ class Transform(BaseStage):
     result: str
     input: str | None = None
     neighbors: str | None = None
+
+    def input_keys(self) -> tuple[str, ...]:
+        """Keys of the result, and of the new rows or their neighbors."""
+        return ("result", "input" if self.neighbors is None else "neighbors")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Transform:

@@ -6,8 +6,7 @@ replaces the matrix, and ``ImaginedModel`` a whole result. They go through the s
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,14 +14,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.kmeans.kmeans import Clustering
 from rankfold.methods.model.model import FactorModel, factors_of
 from rankfold.methods.model.update import Update
-from rankfold.methods.nmf.arguments import INITS
-from rankfold.methods.nmf.nmf import Nonnegative
-from rankfold.methods.registry import METHODS, Input, Method
+from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Output, Task
-from rankfold.methods.umap.umap import PENDING_START
 from rankfold.pipeline.data.origin import layout_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
@@ -118,28 +113,33 @@ class StageInputs:
 
 
 def task_of(stage: BaseStage, scene: StageInputs) -> Task:
-    """Make the task (checked call of a method) of any stage except an import."""
-    return BUILDERS.get(stage.method, _task)(stage, scene)
-
-
-def _task(stage: BaseStage, scene: StageInputs) -> Task:
-    """Make the task of a method in the registry, from its inputs and arguments."""
+    """Make the task (checked call of a method) of a stage that is no import, from inputs and arguments."""
     method, arguments = METHODS[stage.method], stage.arguments()
-    of = [(key_of_input(stage, each), each.holds != "matrix") for each in method.inputs]
-    inputs = [_resolve_key(stage, key, scene, model=model) for key, model in of]
-    others = {each.matrix_key for each in method.inputs} | {each.key or each.name for each in method.inputs}
-    for key in {*stage.MATRICES, *stage.RESULTS} - others:
+    if method.unsaid is not None and (reason := method.unsaid(arguments)):
+        raise InputError(reason)
+    inputs = [
+        _resolve_key(stage, key, scene, model=each.holds != "matrix")
+        for key, each in zip(stage.input_keys(), method.inputs, strict=True)
+    ]
+    parameters = {each.name for each in method.parameters()}
+    for key in parameters.intersection((*stage.MATRICES, *stage.RESULTS)) - {START}:
         arguments[key] = _resolve_key(stage, key, scene)
     if _is_slice(method, "row_range"):
         ends = (arguments["row_range"] or ":").split(":")
         arguments["row_range"] = slice(*(int(end) if end else None for end in ends))
-    return method.task(*inputs, **arguments)
+    if START not in stage.RESULTS:
+        return method.task(*inputs, **arguments)
+    init = str(getattr(stage, START))
+    start: object = init if init in words_for(stage, START) else scene.result(init)
+    if isinstance(start, StageResult):
+        if method.pending:
+            return method.pending_task(inputs, arguments, start.matrices)
+        start = _imagined(start)
+    return method.task(*inputs, init=start, **arguments)
 
 
-def key_of_input(stage: BaseStage, of: Input) -> str:
-    """Key of a stage that names an input: a result, or the matrix in its place."""
-    key = of.key or of.name
-    return of.matrix_key if of.matrix_key and getattr(stage, key) is None else key
+START = "init"
+"""Key for where a method begins: a word, or a result."""
 
 
 def _is_slice(method: Method, name: str) -> bool:
@@ -157,76 +157,6 @@ def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool 
     if isinstance(result, Path):
         return result
     return imagined_model(result) if model and factors_of(result.facts["kind"]) else _imagined(result)
-
-
-def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
-    arguments = stage.arguments()
-    if arguments["rank"] is None and arguments["tol"] is None and arguments["solver"] == "auto":
-        raise InputError(  # a file says what it asks for
-            "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
-            "solver: tsqr"
-        )
-    return _task(stage, scene)
-
-
-def _factors(stage: BaseStage, scene: StageInputs) -> Task:
-    arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
-    arguments |= {key: _resolve_key(stage, key, scene) for key in ("weights", "row_weights")}
-    start = init if init in INITS else scene.result(init)
-    if not isinstance(start, StageResult):
-        return METHODS["nmf"].task(x, init=start, **arguments)
-    task = METHODS["nmf"].task(
-        x, init="random", **arguments
-    )  # whose start is read as late as that of a stage
-    assert isinstance(task, Nonnegative)  # noqa: S101
-    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
-
-
-def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
-    arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
-    arguments["weights"] = _resolve_key(stage, "weights", scene)
-    start = init if init in words_for(stage, "init") else scene.result(init)
-    if not isinstance(start, StageResult):
-        return METHODS["kmeans"].task(x, init=start, **arguments)
-    if arguments["k"] is None and start.matrices is not None:
-        arguments["k"] = start.matrices["centers"].shape[0]
-    task = METHODS["kmeans"].task(x, init="sample", **arguments)
-    assert isinstance(task, Clustering)  # noqa: S101
-    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
-
-
-def _layout(stage: BaseStage, scene: StageInputs) -> Task:
-    arguments, init = stage.arguments(), _text_of(stage, "init")
-    key = key_of_input(stage, METHODS[stage.method].inputs[0])
-    neighbors = _resolve_key(stage, key, scene)
-    arguments |= {each: _resolve_key(stage, each, scene) for each in stage.MATRICES if each != "input"}
-    start = init if init in words_for(stage, "init") else scene.result(init)
-    if not isinstance(start, StageResult):
-        return METHODS[stage.method].task(neighbors, init=start, **arguments)
-    return METHODS[stage.method].task(neighbors, init=PENDING_START, **arguments)
-
-
-def _coordinates(stage: BaseStage, scene: StageInputs) -> Task:
-    key = "input" if getattr(stage, "neighbors") is None else "neighbors"  # noqa: B009
-    result, new = _resolve_key(stage, "result", scene, model=True), _resolve_key(stage, key, scene)
-    return METHODS["transform"].task(result, new)
-
-
-def _text_of(stage: BaseStage, key: str) -> str:
-    """Value of a key that only some stages have, as text."""
-    return str(getattr(stage, key))
-
-
-BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
-    "svd": _reduction,
-    "pca": _reduction,
-    "nmf": _factors,
-    "kmeans": _clusters,
-    "umap": _layout,
-    "transform": _coordinates,
-    "tsne": _layout,
-}
-"""Functions that make the task of a stage, by method, if keys allow more than arguments of the function."""
 
 
 # What is to come -----------------------------------------------------------------------------------
