@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,18 +40,23 @@ class ReconstructArguments:
     physical: Annotated[bool, Argument("in units of the data, without what prepare did to columns")] = False
 
 
-def _accepting_rows(*, by_neighbors: bool) -> tuple[str, ...]:
-    """Names of the methods of this package whose results accept new rows given in that way."""
-    others = [name for name, home in METHODS.ours.items() if not home.startswith(f"{HOME}.")]
-    ways = {name: METHODS[name].transformation for name in others}
-    return tuple(name for name, way in ways.items() if way is not None and way.by_neighbors is by_neighbors)
+def _fits(is_one: Callable[[Method], bool]) -> tuple[str, ...]:
+    """Names of the methods of this package, besides those on results, that a condition holds for."""
+    others = (name for name, home in METHODS.ours.items() if not home.startswith(f"{HOME}."))
+    return tuple(name for name in others if is_one(METHODS[name]))
 
 
-FITS = _accepting_rows(by_neighbors=False)
+FITS = _fits(lambda each: each.transformation is not None and not each.transformation.by_neighbors)
 """Methods whose results accept new rows as a matrix."""
 
-EMBEDDINGS = _accepting_rows(by_neighbors=True)
+EMBEDDINGS = _fits(lambda each: each.transformation is not None and each.transformation.by_neighbors)
 """Methods whose embeddings accept new rows, placed by their neighbors among the embedded rows."""
+
+FACTORIZATIONS = _fits(lambda each: each.factors is not None)
+"""Methods whose results are two factors of the matrix."""
+
+ORDERED = _fits(lambda each: each.factors is not None and bool(each.factors.spectrum))
+"""Methods whose results are two factors and singular values, which order the components."""
 
 
 def _headline_of_rows(facts: Facts, attempt: Facts) -> str:
@@ -94,7 +100,7 @@ CHECK = Method(
     "Residuals and orthogonality of a result, by one more pass over its matrix.",
     NoArguments,
     f"{HOME}.check:check_task",
-    inputs=(Input("result", ("svd", "pca"), needs_rows=True), X),
+    inputs=(Input("result", ORDERED, needs_rows=True), X),
     arrays=("left_residuals", "right_residuals"),
 )
 RECONSTRUCT = Method(
@@ -102,7 +108,7 @@ RECONSTRUCT = Method(
     "The matrix as the components of a result have it.",
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
-    inputs=(Input("result", ("svd", "pca", "nmf"), needs_rows=True),),
+    inputs=(Input("result", FACTORIZATIONS, needs_rows=True),),
     laws={"X": Law(("chosen_row", "column"), may_be_nan=True)},
     arrays=("X",),
 )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.model.arguments import ORDERED
 from rankfold.methods.registry import METHODS, Factors
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.real_parts import Expanded, RealParts, numbers_dtype, parts_of, twice
@@ -96,6 +97,11 @@ class FactorModel:
         return METHODS[self.kind].matrices[1]
 
     @property
+    def is_centered(self) -> bool:
+        """True if the components are those of rows about their mean, which the result has."""
+        return "mean" in METHODS[self.kind].arrays
+
+    @property
     def factors(self) -> Factors:
         """Kind of the factors."""
         factors = factors_of(self.kind)
@@ -131,7 +137,7 @@ class FactorModel:
         if self.paired:
             first, start, stop = start % 2, start // 2, -(-stop // 2)
         here = slice(first, first + len(mean)) if self.paired else slice(None)
-        if "mean" in METHODS[self.kind].arrays:
+        if self.is_centered:
             numbers = np.asarray(self.result.mean[start:stop])
             mean = np.asarray(parts_of(numbers) if self.paired else numbers, np.float64)[here]
         if "scale" in set(self.result):
@@ -243,7 +249,7 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
 
 
 def open_model(
-    result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")
+    result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ORDERED
 ) -> FactorModel:
     """Open a result or its path as a model; ``InputError`` if its kind is not in ``among``."""
     model = result if isinstance(result, FactorModel) else None

@@ -124,10 +124,11 @@ class Update:
 
     def outputs(self) -> tuple[Output, ...]:
         """Right vectors, vectors of values and errors, and mean and scale of columns."""
-        columns, is_pca = self.source.shape[1], self.model.kind == "pca"
+        columns, is_centered = self.source.shape[1], self.model.is_centered
         components = Output(self.model.right_name, (self.rank, columns), self.model.dtype)
-        small = vectors(self.rank, "residuals", "error_estimates", *(VARIANCES if is_pca else ("s",)))
-        of_columns = ["mean"] * is_pca + ["scale"] * bool(self._fit_request["scale"])
+        values = VARIANCES if is_centered else (self.model.factors.spectrum,)
+        small = vectors(self.rank, "residuals", "error_estimates", *values)
+        of_columns = ["mean"] * is_centered + ["scale"] * bool(self._fit_request["scale"])
         return (components, *small, *vectors(columns, *of_columns))
 
     def plan(self, budget: Budget) -> Plan:
@@ -281,8 +282,7 @@ class Update:
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
         """Decompose a summary, write its components, and return the facts."""
-        is_pca = self.model.kind == "pca"
-        small = {"mean": summary.mean * units} if is_pca else {}
+        small = {"mean": summary.mean * units} if self.model.is_centered else {}
         scale, constant_columns = np.ones(1), list[int]()
         if self._fit_request["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
@@ -301,12 +301,12 @@ class Update:
             "error_estimates": errors,
             "residuals": self._residuals(s, truncation_bound),
         }
-        if is_pca:
+        if self.model.is_centered:
             share = s**2 / total if total > 0 else np.zeros_like(s)
             variance = s**2 / max(summary.count - 1, 1)
             small |= dict(zip(VARIANCES, (s, variance, share), strict=True))
         else:
-            small["s"] = s
+            small[self.model.factors.spectrum] = s
         write_outputs(run.result, small)
         facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
         carried = {

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows, row_spans
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.registry import METHODS
 from rankfold.methods.umap.component_boxes import place_components
 from rankfold.pipeline.data.named_objects import names_along
 from rankfold.pipeline.data.names import Names, find_places, names_of_result
@@ -22,15 +23,8 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
-COORDINATES = {
-    "pca": "scores",
-    "umap": "embedding",
-    "spectral": "embedding",
-    "diffusion_map": "embedding",
-    "isomap": "embedding",
-    "tsne": "embedding",
-}
-"""Array of each kind of result that initial positions are taken from."""
+STARTS = ("pca", "umap", "spectral", "diffusion_map", "isomap", "tsne")
+"""Methods from whose results initial positions are taken."""
 
 WIDTH = 10.0
 """Width of the box of initial positions."""
@@ -48,20 +42,20 @@ def given_positions(init: object, rows: int, columns: int, wanted: Names | None 
     if isinstance(init, (str, Path)):
         init = Result(init)
     if isinstance(init, Result):
-        kind = init.attrs.get("kind")
-        if kind not in COORDINATES:
-            *names, last = COORDINATES
+        kind = str(init.attrs.get("kind"))
+        if kind not in STARTS:
+            *names, last = STARTS
             raise InputError(
                 f"{init.path} is the result of {kind}: umap begins at one of {', '.join(names)} or {last}"
             )
         init.require_whole()
-        if COORDINATES[kind] not in init:
+        name = METHODS[kind].matrices[0]
+        if name not in init:
             raise InputError(
-                f"{init.path} has no {COORDINATES[kind]} to begin at: give a result that has, or an "
-                "array of positions"
+                f"{init.path} has no {name} to begin at: give a result that has, or an array of positions"
             )
         own = names_of_result(init.path, init.attrs, 0)
-        init = init[COORDINATES[kind]][:, :columns]
+        init = init[name][:, :columns]
     try:
         positions = np.array(init, np.float64, order="C")
     except (TypeError, ValueError):
