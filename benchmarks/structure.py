@@ -90,16 +90,17 @@ def calls(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def named_elsewhere() -> int:
-    """Places that name a method as text, outside its own folder, the registry and the package's own list."""
-    count = 0
+def named_elsewhere() -> Counter[str]:
+    """Places that name a method as text, by file, outside its folder, the registry and the package's list."""
+    count = Counter[str]()
     for file in sorted(SOURCE.rglob("*.py")):
         place = file.relative_to(SOURCE)
         if place.name == "__init__.py" or str(place) == "methods/registry.py":
             continue
         for token in tokenize.generate_tokens(io.StringIO(file.read_text()).readline):
             name = token.string.strip("\"'") if token.type == tokenize.STRING else ""
-            count += name in METHODS.ours and METHODS.ours[name].split(".")[2] not in place.parts
+            if name in METHODS.ours and METHODS.ours[name].split(".")[2] not in place.parts:
+                count[place.as_posix()] += 1
     return count
 
 
@@ -112,7 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rankfold-structure-") as folder:
         for name, (files, functions) in calls(Path(folder)).items():
             print(f"rf.{name} of a small store: {files} files, {functions} functions")
-    print(f"names of methods elsewhere: {named_elsewhere()}")
+    print(f"names of methods elsewhere: {named_elsewhere().total()}")
     for name in ("column_sums", "power"):
         own = size_of(TOY / f"{name}.py")
         print(f"{name}: {own['lines'] - own['text'] - own['blank']} lines of code")
