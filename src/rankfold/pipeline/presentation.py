@@ -6,9 +6,12 @@ a result or of a plan.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from rankfold.pipeline.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,12 @@ def presented(kind: str) -> Presented | None:
 
 def with_cells() -> tuple[str, ...]:
     """Names of all methods whose results have a place in an AnnData object."""
-    return tuple(name for each in DECLARED for name in each.names() if each[name].presentation.cells)
+    found = list[str]()
+    for registry in DECLARED:
+        for name in registry.names():
+            with contextlib.suppress(InputError):  # one of another package that cannot be loaded
+                found += [name] * (registry[name].presentation.cells is not None)
+    return tuple(found)
 
 
 def presentation_of(kind: str) -> Presentation:

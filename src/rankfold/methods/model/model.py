@@ -248,9 +248,7 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
-def open_model(
-    result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ORDERED
-) -> FactorModel:
+def open_model(result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ORDERED) -> FactorModel:
     """Open a result or its path as a model; ``InputError`` if its kind is not in ``among``."""
     model = result if isinstance(result, FactorModel) else None
     if isinstance(result, FactorModel):
