@@ -113,7 +113,6 @@ WORDS = {
 
 KNOWN = {
     "workflows/flows/plan.py": 1,
-    "workflows/flows/stage_tasks.py": 1,
 }
 """Files that know of a method what it should say itself."""
 

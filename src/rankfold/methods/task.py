@@ -34,6 +34,9 @@ class Output:
     stored: int = 0
     """Largest number of stored entries of a sparse matrix."""
 
+    compressed: bool = False
+    """True if the column indices of a sparse matrix are compressed, as ``CsrWriter`` writes them."""
+
     @property
     def files(self) -> int:
         """Largest number of files: chunks and metadata."""

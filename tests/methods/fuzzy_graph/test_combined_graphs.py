@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
+import zarr
 
 import rankfold as rf
 from rankfold.methods.fuzzy_graph import stored_rows
 from rankfold.methods.fuzzy_graph.combination.targets import label_codes
+from rankfold.methods.registry import METHODS
 
 Array = npt.NDArray[Any]
 
@@ -156,6 +158,26 @@ def test_memory_stays_below_the_plan(tmp_path: Path) -> None:
     for result in (one, two, three):
         attempt = result.run["attempts"][-1]
         assert attempt["measured_bytes"] <= attempt["planned_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("knn", {"k": 5}),
+        ("knn", {"k": 5, "symmetric": "union"}),
+        ("radius_neighbors", {"radius": 1.0}),
+        ("fuzzy_graph", {}),
+        ("combine_graphs", {}),
+    ],
+)
+def test_a_task_says_whether_its_graph_is_compressed(name: str, asked: dict[str, Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    lists = rf.knn(x, 5)
+    graph = rf.fuzzy_graph(lists)
+    inputs = {"fuzzy_graph": (lists,), "combine_graphs": (graph, graph)}.get(name, (x,))
+    (output,) = (each for each in METHODS[name].task(*inputs, **asked).outputs() if each.name == "graph")
+    made = getattr(rf, name)(*inputs, **asked)
+    assert output.compressed == bool(zarr.open_array(made.path / "graph" / "indices").compressors)
 
 
 def test_plans_are_made_before_anything_runs() -> None:

@@ -111,7 +111,8 @@ class FuzzyGraph:
         """Arrays of the result: the graph (rows, rows), sparse, and local radii (rows,) if requested."""
         rows, edges = self.lists.rows, self.most_edges
         files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
-        graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
+        shape, dtype = (rows, rows), np.dtype(np.float32)
+        graph = Output(NAME, shape, dtype, files, sparse=True, stored=edges, compressed=True)
         radii = Output(RADII, (rows,), np.dtype(np.float32), count(rows, CHUNK_ROWS))
         return (graph, radii) if self.radii else (graph,)
 

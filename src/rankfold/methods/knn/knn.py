@@ -148,7 +148,8 @@ class Neighbors:
         (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
         graph_chunks, stored = chunks, rows * k
-        if self.parameters.symmetric is not None:
+        joined = self.parameters.symmetric is not None
+        if joined:
             stored = edges
             graph_chunks = count(edges, chunk_length(edges))
         wide = np.dtype(np.float64)
@@ -156,7 +157,7 @@ class Neighbors:
         return (
             Output("distances", (rows, k), wide, chunks),
             Output("indices", (rows, k), np.dtype(np.int64), chunks),
-            Output("graph", (rows, others), wide, graph_files, sparse=True, stored=stored),
+            Output("graph", (rows, others), wide, graph_files, sparse=True, stored=stored, compressed=joined),
         )
 
     def pairs(self) -> Pairs:

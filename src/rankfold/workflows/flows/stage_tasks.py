@@ -175,9 +175,7 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
         "input": {"shape": [rows, columns], "fingerprint": "", **_known_of(task)},
     }
     arrays = {each.name: each for each in task.outputs() if len(each.shape) == 2}
-    matrices = {
-        array: _shape_of(f"{name}.{array}".rstrip("."), each, request) for array, each in arrays.items()
-    }
+    matrices = {array: _shape_of(f"{name}.{array}".rstrip("."), each) for array, each in arrays.items()}
     return StageResult(path, False, matrices, facts, fitted_of(task.source), to_come=True)
 
 
@@ -193,11 +191,10 @@ def _known_of(task: Task) -> dict[str, Any]:
     return {**described(task.source), **layout_of(task.source), **named(task.source)}
 
 
-def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly:
+def _shape_of(name: str, array: Output) -> ShapeOnly:
     rows, columns = array.shape
     if array.sparse:
-        decoded = request.get("symmetric") is not None or request["kind"] == "fuzzy_graph"
-        return StoredOnly.of((rows, columns), array.dtype, array.stored, name, decoded=decoded)
+        return StoredOnly.of((rows, columns), array.dtype, array.stored, name, decoded=array.compressed)
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 
 

@@ -71,7 +71,8 @@ class CombinedGraph:
         """Arrays of the result: the graph (rows, rows), sparse, and radii (rows,) if these are copied."""
         rows, edges = self.source.shape[0], self.edges
         files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
-        graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
+        shape, dtype = (rows, rows), np.dtype(np.float32)
+        graph = Output(NAME, shape, dtype, files, sparse=True, stored=edges, compressed=True)
         radii = Output(RADII, (rows,), np.dtype(np.float32), count(rows, CHUNK_ROWS))
         return (graph, radii) if self.radii else (graph,)
 
