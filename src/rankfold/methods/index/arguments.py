@@ -40,6 +40,6 @@ INDEX = Method(
     topic=SEARCH,
     matrices=("rows", "ids", "centers"),
     arrays=("rows", "ids", "edges", "radii", "centers"),
-    loops="rankfold.methods.index.warm:warm_index",
+    loops="rankfold.methods.index.build:warm_index",
     headline=headline,
 )

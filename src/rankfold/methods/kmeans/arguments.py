@@ -70,6 +70,6 @@ KMEANS = Method(
     arrays=("labels", "centers", "counts", "inertia", "cluster_weights?", "means?"),
     growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
-    loops="rankfold.methods.kmeans.warm:warm_clusters",
+    loops="rankfold.methods.kmeans.passes:warm_clusters",
     headline=headline,
 )

@@ -117,6 +117,6 @@ KNN = Method(
     matrices=("distances", "indices", "graph"),
     arrays=("distances", "indices", "graph"),
     growth="rankfold.methods.growth.lists:grow_lists",
-    loops="rankfold.methods.knn.warm:warm_neighbors",
+    loops="rankfold.methods.knn.knn:warm_neighbors",
     headline=headline,
 )
