@@ -81,7 +81,7 @@ SPECTRAL = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates"),
     laws={"eigenvalues": Law(("component",), REAL, -0.01, 2.01), **ERRORS},
     in_process=True,
-    loops="rankfold.methods.spectral.warm:warm_walk",
+    loops="rankfold.methods.spectral.walk.filter:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
 )
@@ -97,7 +97,7 @@ DIFFUSION_MAP = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates", "density if alpha"),
     laws={"eigenvalues": Law(("component",), REAL, -1.01, 1.01), **ERRORS},
     in_process=True,
-    loops="rankfold.methods.spectral.warm:warm_walk",
+    loops="rankfold.methods.spectral.walk.filter:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
 )
