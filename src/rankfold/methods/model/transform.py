@@ -30,8 +30,7 @@ from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
-from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, limits_of
-from rankfold.methods.nmf.warm import warm_coordinates
+from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, limits_of, warm_pivoting
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
@@ -379,4 +378,4 @@ def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
         return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":
-        warm_coordinates()
+        warm_pivoting()

@@ -11,5 +11,4 @@ weighted         weights of entries, and gaps
 in_memory        iterations on a small sparse matrix that is read once
 row_solvers      solvers for rows of one factor, given the other
 penalty          penalties, weighted as in scikit-learn
-warm             compiled loops, run once
 """
