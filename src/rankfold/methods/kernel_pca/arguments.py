@@ -43,7 +43,7 @@ KERNEL_PCA = Method(
     matrices=("scores",),
     arrays=("scores", "eigenvalues", "rows", "offset", "shift", "residuals", "error_estimates"),
     in_process=True,
-    loops="rankfold.methods.similarity.warm:warm_similarities",
+    loops="rankfold.methods.similarity.features:warm_similarities",
     edition=2,  # copies of repeated values are looked for
     headline=headline,
 )

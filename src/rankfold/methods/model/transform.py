@@ -35,8 +35,8 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.similarity.features import warm_similarities
 from rankfold.methods.similarity.transform import OUTPUTS, similar_rows_task
-from rankfold.methods.similarity.warm import warm_similarities
 from rankfold.methods.spectral.transform import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count

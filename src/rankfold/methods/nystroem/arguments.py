@@ -42,5 +42,5 @@ NYSTROEM = Method(
     "rankfold.methods.nystroem.nystroem:nystroem_task",
     matrices=("features",),
     arrays=("features", "points", "landmarks", "normalization", "shift"),
-    loops="rankfold.methods.similarity.warm:warm_similarities",
+    loops="rankfold.methods.similarity.features:warm_similarities",
 )
