@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.fuzzy_graph.warm import warm_weights
+from rankfold.methods.fuzzy_graph.sides import warm_weights
 from rankfold.methods.isomap.transform import place_task
 from rankfold.methods.model.arguments import TRANSFORM, NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
