@@ -41,8 +41,7 @@ from rankfold.methods.spectral.transform import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.tsne.transform import new_rows_task
-from rankfold.methods.umap.transform import placement_task
-from rankfold.methods.umap.warm import warm_placement
+from rankfold.methods.umap.transform import placement_task, warm_placement
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid

@@ -8,6 +8,7 @@ any batches. A row at distance 0 from one of the layout takes its position.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -206,3 +207,16 @@ def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
     embedding = layout.matrix("embedding")
     new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
     return Placement.of(new, embedding, layout.attrs)
+
+
+def warm_placement(width: int) -> None:
+    """Run the compiled loops that place new rows in this many dimensions once."""
+    _warm_placement(min(3, width))
+
+
+@functools.cache
+def _warm_placement(width: int) -> None:
+    start, indices = np.zeros((2, width), np.float32), np.zeros((2, 2), np.int64)
+    rows = NewRows(indices, np.ones((2, 2), np.uint32), row_keys(indices, 0), start)
+    forces, rates = forces_of(1.0, 1.0, 1.0), np.ones(1, np.float32)
+    place_rows(start, rows, forces=forces, rates=rates, negatives=1, out=start.copy())
