@@ -67,6 +67,6 @@ ISOMAP = Method(
     matrices=("embedding", "geodesics"),
     arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),
     in_process=True,
-    loops="rankfold.methods.isomap.warm:warm_paths",
+    loops="rankfold.methods.isomap.isomap:warm_paths",
     headline=headline,
 )
