@@ -166,7 +166,7 @@ class Method:
 
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is
-    read: see ``warm.py``."""
+    read. It is in a module whose sweeps call these loops, or that chooses between sweeps: see ``warm.py``."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""

@@ -181,6 +181,6 @@ TSNE = Method(
     matrices=("embedding",),
     arrays=("embedding", "history"),
     edition=3,  # with few rows, velocities and gains are reset after early steps
-    loops="rankfold.methods.tsne.warm:warm_descent",
+    loops="rankfold.methods.tsne.descent:warm_descent",
     headline=headline,
 )
