@@ -40,7 +40,7 @@ from rankfold.methods.similarity.transform import OUTPUTS, similar_rows_task
 from rankfold.methods.spectral.transform import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.tsne.transform import new_rows_task
+from rankfold.methods.tsne.transform import new_rows_task, warm_new_rows
 from rankfold.methods.umap.transform import placement_task, warm_placement
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
@@ -367,14 +367,16 @@ def _stored(result: object, kinds: Container[str]) -> Result | None:
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """Run each compiled loop once: of columns, of rows in factors, or of rows in an embedding."""
-    if request["of"] in PLACED:
+    of = request["of"]
+    if of == "tsne":
+        warm_new_rows(request["n_components"])
+    elif of in PLACED:
         warm_weights(dtype, request, shape)
-        if request["of"] == "umap":
+        if of == "umap":
             warm_placement(request["n_components"])
-        return
-    if request["of"] in ("kernel_pca", "nystroem"):
+    elif of in ("kernel_pca", "nystroem"):
         warm_similarities(dtype, request, shape)
-        return
-    warm_columns(dtype, request, shape)
-    if request["of"] == "nmf":
-        warm_pivoting()
+    else:
+        warm_columns(dtype, request, shape)
+        if of == "nmf":
+            warm_pivoting()
