@@ -77,6 +77,7 @@ RUNS = {
         "near, how = rf.knn(x, 5), {'perplexity': 1.5, 'n_iter': 2, 'init': 'random'}; "
         "rf.transform(rf.tsne(near, n_components=3, **how), rf.knn(x, 5, queries=x[:50]))"
     ),
+    "rows along paths": "rf.transform(rf.isomap(x, n_neighbors=15), rf.knn(x, 5, queries=x[:50]))",
     "rows in factors": "rf.transform(rf.nmf(x, rank=3), x[:50])",
     "rows by similarity": "rf.transform(rf.kernel_pca(x[:300], 3), x)",
     "nystroem": "rf.nystroem(x, 3, kernel='laplacian')",

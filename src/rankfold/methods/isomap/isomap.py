@@ -113,6 +113,10 @@ class IsomapTask:
         lists = None if self.lists is None else self.lists.indices.fingerprint()
         return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
 
+    def loops(self) -> dict[str, Any]:
+        """Type of the lengths of edges: a search before it gives its own, which the request cannot know."""
+        return {"dtype": self.dtype.name}
+
     def outputs(self) -> tuple[Output, ...]:
         """Arrays of the result: the embedding, distances from landmarks, and arrays for placing new rows."""
         geodesics, width, double = self.geodesics, self.parameters.n_components, np.dtype(np.float64)
