@@ -68,6 +68,19 @@ RUNS = {
     "spectral of lists": "rf.spectral(rf.knn(x, 5), 30)",
     "diffusion_map": "rf.diffusion_map(scipy.sparse.csr_array(sparse[:60].T @ sparse[:60]), 2)",
     "rows in a graph": "rf.transform(rf.spectral(rf.knn(x, 5), 3), rf.knn(x, 5, queries=x[:50]))",
+    "umap": "rf.umap(rf.knn(x, 5), n_epochs=2, density=2.0)",
+    "rows in a layout": "rf.transform(rf.umap(x, n_epochs=2, n_neighbors=5), rf.knn(x, 5, queries=x[:50]))",
+    "rows in an embedding by tsne": (
+        "rf.transform(rf.tsne(rf.knn(x, 5), perplexity=1.5, n_iter=2), rf.knn(x, 5, queries=x[:50]))"
+    ),
+    "rows in a space by tsne": (
+        "near, how = rf.knn(x, 5), {'perplexity': 1.5, 'n_iter': 2, 'init': 'random'}; "
+        "rf.transform(rf.tsne(near, n_components=3, **how), rf.knn(x, 5, queries=x[:50]))"
+    ),
+    "rows along paths": "rf.transform(rf.isomap(x, n_neighbors=15), rf.knn(x, 5, queries=x[:50]))",
+    "rows in factors": "rf.transform(rf.nmf(x, rank=3), x[:50])",
+    "rows by similarity": "rf.transform(rf.kernel_pca(x[:300], 3), x)",
+    "nystroem": "rf.nystroem(x, 3, kernel='laplacian')",
     "trustworthiness": "rf.trustworthiness(x, x[:, :2], k=5)",
 }
 

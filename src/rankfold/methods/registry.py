@@ -216,7 +216,7 @@ class Method:
 
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is
-    read: see ``warm.py``."""
+    read. It is in a module whose sweeps call these loops, or that chooses between sweeps: see ``warm.py``."""
 
     transformation: Transformation | None = None
     """Way in which new rows get coordinates in its result, named as the first of ``matrices``; None if they

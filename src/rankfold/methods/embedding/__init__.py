@@ -9,5 +9,4 @@ components        principal components of a matrix, as initial positions
 searched          a search for neighbors in a matrix, followed by a task on the lists found
 preservation      share of neighbors that two searches have in common
 neighbor_ranks    ranks of given neighbors, by counting the rows that are nearer
-warm              compiles Numba loops by running each once
 """

@@ -79,7 +79,7 @@ TRUSTWORTHINESS = Method(
     TrustworthinessArguments,
     "rankfold.methods.embedding.trustworthiness:trustworthiness_task",
     inputs=(X, EMBEDDING),
-    loops="rankfold.methods.embedding.warm:warm_quality",
+    loops="rankfold.methods.embedding.neighbor_ranks:warm_quality",
     edition=2,  # another sample of rows
     headline=headline_of_share,
 )
@@ -89,7 +89,7 @@ CONTINUITY = Method(
     ContinuityArguments,
     "rankfold.methods.embedding.trustworthiness:continuity_task",
     inputs=(X, EMBEDDING),
-    loops="rankfold.methods.embedding.warm:warm_quality",
+    loops="rankfold.methods.embedding.neighbor_ranks:warm_quality",
     edition=2,  # another sample of rows
     headline=headline_of_share,
 )

@@ -8,6 +8,7 @@ cuts, threads and order.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Mapping
@@ -20,10 +21,12 @@ import numpy.typing as npt
 
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.bounds import TERMS
-from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.lists import Metric, sort_lists
+from rankfold.kernels.neighbors.meeting import Rows, square_norms
 from rankfold.kernels.neighbors.ranking import TILE, Thresholds, rank_rows, ranking_bytes
-from rankfold.kernels.neighbors.ranks import count_every_pair, measure_keys
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
+from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
+from rankfold.methods.knn.pair_fold import DTYPES, METRIC_OF_WAY, way_of
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer, row_dtype
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
@@ -350,3 +353,31 @@ def _bring(device: Device, rows: Rows) -> Rows:
     raw, norms, scale = (device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     copy = raw if rows.copy is rows.raw else None if rows.copy is None else device.bring(rows.copy)
     return Rows(rows.first, raw, copy, norms, scale)
+
+
+def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that rank rows by the metric of a request once."""
+    _warm_ranks(dtype, way_of(request["metric"], shape[1]))
+
+
+@functools.cache
+def _warm_ranks(dtype: np.dtype[Any], way: str) -> None:
+    x, one, at = np.zeros((4, 4), row_dtype(dtype)), np.ones(4), np.arange(4)
+    thresholds: dict[str, Any] = {
+        "own": at,
+        "first": 0,
+        "keys": np.ones((4, 2)),
+        "ids": np.zeros((4, 2), np.int64),
+    }
+    counts = np.zeros((4, 2), np.int64)
+    metric = METRIC_OF_WAY.get(way, Metric.EUCLIDEAN)
+    if way in METRIC_OF_WAY:
+        square_norms(x, out=np.empty(4))
+        for kind in DTYPES:
+            bound = (np.ones(4, kind), np.ones(4, kind))
+            tile = np.zeros((4, 4), kind)
+            count_nearer(tile, bound, bound, x, x, one, one, metric=metric, counts=counts, **thresholds)
+    else:
+        count_every_pair(np.zeros((4, 4)), np.zeros((4, 4)), metric=0, counts=counts, **thresholds)
+    measure_keys(x, x, one, one, metric=metric, by_lanes=way in METRIC_OF_WAY, rows=at, others=at)
+    sort_lists(np.zeros((4, 2)), np.zeros((4, 2), np.int64))

@@ -9,5 +9,4 @@ radii         local radii of rows, from mean distances to neighbors
 stored_rows   rows of a stored graph, read a block at a time
 combination   combine two graphs, or one and labels
 tasks         from arguments of a caller to a task
-warm          compiled loops, run once
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,3 +90,21 @@ class AffinitySides:
     def join(self, one: Float32, other: Float32) -> Float32:
         """Weights of edges: the mean of the affinities from both rows, over the number of rows."""
         return np.asarray((one + other) * np.float32(0.5 / self.rows))
+
+
+def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loop for weights of neighbors once: affinities if the request has perplexities."""
+    warm_affinities() if "perplexities" in request else _warm_membership()
+
+
+@functools.cache
+def _warm_membership() -> None:
+    for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
+        membership(wide, 0.0, out=np.empty((2, 2), np.float32))
+
+
+@functools.cache
+def warm_affinities() -> None:
+    """Run the compiled loop for affinities once, on lists in either order of memory."""
+    for wide in (np.ones((2, 2)), np.ones((2, 4))[:, :2]):
+        affinities(wide, np.ones(1), out=np.empty((2, 2), np.float32))

@@ -10,5 +10,4 @@ stored      an existing index
 search      neighbors of queries in the partitions that they probe (are compared with)
 truth       true neighbors of a few queries, in one read of the index
 queries     the task that answers queries: the recall of a sample decides the number of probes
-warm        compiles loops by running each once
 """

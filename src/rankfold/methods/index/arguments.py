@@ -41,7 +41,7 @@ INDEX = Method(
     topic=SEARCH,
     matrices=("rows", "ids", "centers"),
     arrays=("rows", "ids", "edges", "radii", "centers"),
-    loops="rankfold.methods.index.warm:warm_index",
+    loops="rankfold.methods.index.build:warm_index",
     headline=headline,
     presentation=Presentation(size="{orientation}"),
 )

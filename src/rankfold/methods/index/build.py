@@ -17,12 +17,14 @@ from rankfold.methods.index.arguments import IndexArguments
 from rankfold.methods.index.layout import IndexLayout
 from rankfold.methods.index.request import IndexRequest
 from rankfold.methods.index.sort_rows import SortRows
+from rankfold.methods.knn.pair_fold import warm_lists, way_of
 from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs
 from rankfold.methods.partitions.layout import FEW_CENTERS, edges_of
+from rankfold.methods.partitions.rounds import warm_partitions
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
@@ -189,3 +191,9 @@ def index_task(x: object, arguments: IndexArguments) -> IndexRows:
     source, request = open_source(x), IndexRequest.of(arguments)
     request.check(source)
     return IndexRows(compared_rows(source, request.metric), request)
+
+
+def warm_index(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that build an index of a matrix of this type and shape once."""
+    warm_partitions(dtype)
+    warm_lists(dtype, way_of(request["metric"], shape[1]), dtype)

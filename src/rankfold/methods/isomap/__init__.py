@@ -9,5 +9,4 @@ geodesics   shortest paths from these to all rows, one group of landmarks after 
 scaling     from distances of landmarks to coordinates, and their error
 isomap      the task, and its plan
 transform   places new rows in an embedding
-warm        compiles loops by running each once
 """

@@ -68,11 +68,11 @@ ISOMAP = Method(
     matrices=("embedding", "geodesics"),
     arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),
     in_process=True,
-    loops="rankfold.methods.isomap.warm:warm_paths",
+    loops="rankfold.methods.isomap.isomap:warm_paths",
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.isomap.transform:place_task",
-        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        "rankfold.methods.fuzzy_graph.sides:warm_weights",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("isomap", "X_isomap")),

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.graph.paths import Graph, lower_distances, search_breadth_first
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -32,6 +33,7 @@ from rankfold.methods.isomap.graph import (
     Components,
     NumberedGraph,
     graph_bytes,
+    index_type,
     read_components,
     read_graph,
     reading_bytes,
@@ -110,6 +112,10 @@ class IsomapTask:
         """Everything that decides the coordinates besides ``source``, for JSON."""
         lists = None if self.lists is None else self.lists.indices.fingerprint()
         return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
+
+    def loops(self) -> dict[str, Any]:
+        """Type of the lengths of edges: a search before it gives its own, which the request cannot know."""
+        return {"dtype": self.dtype.name}
 
     def outputs(self) -> tuple[Output, ...]:
         """Arrays of the result: the embedding, distances from landmarks, and arrays for placing new rows."""
@@ -362,3 +368,18 @@ def _of_result(result: Result, matrix: object, arguments: IsomapArguments) -> Is
     return dataclasses.replace(
         task, matrix=require_rows(result, None if matrix is None else open_source(matrix))
     )
+
+
+def warm_paths(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that find components and follow paths once, and load the eigensolver."""
+    _warm_paths(np.dtype(request["dtype"]), index_type(shape[0]))
+
+
+@functools.cache
+def _warm_paths(dtype: np.dtype[Any], index: np.dtype[Any]) -> None:
+    import scipy.linalg
+
+    graph = Graph(np.arange(3), np.array([1, 0], index), np.ones(2, dtype))
+    lower_distances(graph, 0, near=np.full(2, np.inf))
+    search_breadth_first(*graph[:2], order=np.empty(2, index), labels=np.empty(2, index))
+    scipy.linalg.eigvalsh(np.eye(2))

@@ -43,11 +43,11 @@ KERNEL_PCA = Method(
     matrices=("scores",),
     arrays=("scores", "eigenvalues", "rows", "offset", "shift", "residuals", "error_estimates"),
     in_process=True,
-    loops="rankfold.methods.similarity.warm:warm_similarities",
+    loops="rankfold.methods.similarity.features:warm_similarities",
     edition=2,  # copies of repeated values are looked for
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.kernel_pca.new_rows:scores_task",
-        "rankfold.methods.similarity.warm:warm_similarities",
+        "rankfold.methods.similarity.features:warm_similarities",
     ),
 )

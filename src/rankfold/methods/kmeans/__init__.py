@@ -10,5 +10,4 @@ exchange     move centers to where they lower the cost, to leave a local minimum
 batches      passes in which centers move after every few rows (mini-batches)
 iteration    steps until centers converge
 kmeans       the task, and its plan
-warm         runs compiled loops once, to compile them before the work
 """

@@ -71,7 +71,7 @@ KMEANS = Method(
     arrays=("labels", "centers", "counts", "inertia", "cluster_weights?", "means?"),
     growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
-    loops="rankfold.methods.kmeans.warm:warm_clusters",
+    loops="rankfold.methods.kmeans.passes:warm_clusters",
     headline=headline,
     presentation=Presentation(quick_plot="sizes", cells=CellElements("kmeans", labels="kmeans")),
     pending="rankfold.methods.kmeans.kmeans:pending_task",

@@ -22,6 +22,7 @@ from rankfold.methods.parts.finite import BAD
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
 from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.methods.random_keys import Purpose
+from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
@@ -292,3 +293,29 @@ class WriteLabels(DeclaredFold):
         state["rows"] += stop - start
         if self.clusters:
             state["counts"] += np.bincount(labels[:, 0], minlength=self.clusters)
+
+
+def warm_clusters(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that label rows of the matrix and of a sample once, to compile them."""
+    working = working_dtype(dtype)
+    warm_steps(numbers(np.zeros(1, dtype)).dtype, working)
+    if request["init"] != "custom":
+        warm_steps(working, working)
+
+
+@functools.cache
+def warm_steps(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
+    """Take two steps on rows of one type with centers of another, to compile both loops.
+
+    The second step runs another loop, since bounds exclude most pairs of row and center.
+    """
+    x = np.arange(512 * 4).reshape(512, 4).astype(dtype)
+    exact = x[::64].astype(np.float64)
+    labels, bounds = np.full(512, -1, np.int32), np.empty((512, 5), np.float32)
+    room: dict[str, Any] = {"sums": np.zeros(exact.shape), "counts": np.zeros(8), "squares": np.zeros(1)}
+    before = None
+    for _ in range(2):
+        centers = centers_of(exact, np.zeros(4, working), np.arange(8) // 2, before)
+        assign_rows(x, centers, labels=labels, bounds=bounds, **room)
+        exact, before = exact + 0.25, exact
+    own_distances(x, exact, labels, out=np.empty(512))

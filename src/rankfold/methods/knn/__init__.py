@@ -15,5 +15,4 @@ sparse_fold   compares the rows of two blocks of sparse rows
 precomputed   lists of nearest rows from distances that are given
 write_lists   finished lists written into the chunks of the result
 graph         the lists as the graph of a sparse matrix
-warm          compiles loops by running each once
 """

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.bits.choice import finds_sets, require_bits, set_fold, sparse_sides
-from rankfold.methods.bits.folds import NearestSets
+from rankfold.methods.bits.folds import NearestSets, warm_sets
 from rankfold.methods.index.queries import IndexQueries, queries_task
 from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.extend import EarlierLists
@@ -29,13 +29,19 @@ from rankfold.methods.knn.graph import (
     create_graph,
     write_symmetric_graph,
 )
-from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
+from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds, warm_lists, way_of
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.precomputed import plan_precomputed, require_distances, search_precomputed
 from rankfold.methods.knn.request import METRICS, NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
-from rankfold.methods.knn.sparse_fold import NearestSparsePairs
-from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
+from rankfold.methods.knn.sparse_fold import NearestSparsePairs, warm_sparse
+from rankfold.methods.knn.sparse_rows import (
+    SparseReader,
+    column_dtype,
+    common_columns,
+    cut_blocks,
+    sparse_rows,
+)
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.partitions.plan import (
     can_search,
@@ -45,11 +51,12 @@ from rankfold.methods.partitions.plan import (
     plan_partitions,
     require_partitions,
 )
-from rankfold.methods.partitions.rounds import Rounds
+from rankfold.methods.partitions.rounds import Rounds, warm_partitions
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.square_range import refuse_faint_distances
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
+from rankfold.methods.tree.nearest import warm_nearest
 from rankfold.methods.tree.plan import is_worth_it
 from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
@@ -372,3 +379,26 @@ def knn_task(x: object, arguments: KnnArguments) -> Neighbors | IndexQueries:
         earlier.require_whole()
     request = dataclasses.replace(request, box=box_of(arguments.box, source.shape[1], source.name))
     return Neighbors.of(source, others, request, earlier)
+
+
+def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops of a search once.
+
+    ``request`` may also have ``sparse`` (True for sparse rows), ``tree``, ``partitions``, ``sets``
+    (``"bits"`` or ``"sets"``), ``pairs`` (False if only a tree is searched), and ``others``, the type of the
+    rows that those of the matrix are compared with.
+    """
+    if request.get("tree"):
+        warm_nearest(periodic=request.get("box") is not None)
+    if not request.get("pairs", True):
+        return
+    if request.get("sets"):
+        warm_sets(request["sets"], column_dtype(shape[1]))
+        return
+    if request.get("partitions"):
+        warm_partitions(dtype)
+    way = way_of(request["metric"], shape[1])
+    if request.get("sparse"):
+        warm_sparse(dtype, way, column_dtype(shape[1]))
+    else:
+        warm_lists(dtype, way, request.get("others", dtype))

@@ -8,6 +8,7 @@ pairs of blocks (runs of rows) on each pair.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +25,12 @@ from rankfold.kernels.neighbors.lists import (
     Metric,
     compare_pairs,
     distance,
+    exhaust_rows,
     measure_pairs,
+    merge_lists,
+    refine_rows,
+    scan_pairs,
+    sort_lists,
 )
 from rankfold.kernels.neighbors.lists import in_order as measure_in_order
 from rankfold.kernels.neighbors.meeting import (
@@ -34,11 +40,14 @@ from rankfold.kernels.neighbors.meeting import (
     Rows,
     double_rows,
     doubles_bytes,
+    limit_pairs,
     meet_rows,
     meeting_bytes,
     shortlist_length,
+    square_norms,
 )
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
+from rankfold.methods.knn.request import METRICS, SET_METRICS
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer, row_dtype
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.errors import DataError
@@ -53,6 +62,12 @@ MEASURED_TILE = 256
 
 FEW_COLUMNS = 16
 """Rows shorter than this are measured: a product and its bounds would take longer."""
+
+DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+"""Types of products of rows."""
+
+METRIC_OF_WAY = {"squares": Metric.EUCLIDEAN, "inner": Metric.INNER_PRODUCT}
+"""For each way to bound distances by products, see ``way_of``, a metric by which its loops are compiled."""
 
 
 def has_bounds(metric: int, columns: int) -> bool:
@@ -300,3 +315,55 @@ def _bring(work: PairWorkspace, rows: Rows) -> Rows:
     """Copy rows to the device of the task; there the device itself makes the copy for products."""
     raw, norms, scale = (work.device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     return Rows(rows.first, raw, rows.copy, norms, scale)
+
+
+def way_of(metric: str, columns: int) -> str:
+    """Name the way in which distances of rows are found.
+
+    Returns
+    -------
+    str
+        ``"squares"`` or ``"inner"``: products of rows bound squared distances or inner products; ``"pairs"``:
+        every pair is measured; ``"function"``: a function of the caller, or distances that are given.
+    """
+    if metric in SET_METRICS:
+        return "pairs"
+    if metric not in METRICS:  # or distances that are given
+        return "function"
+    if not has_bounds(METRICS[metric], columns):
+        return "pairs"
+    return "inner" if METRICS[metric] == Metric.INNER_PRODUCT else "squares"
+
+
+@functools.cache
+def warm_lists(dtype: np.dtype[Any], way: str, others: np.dtype[Any]) -> None:
+    """Run the compiled loops that compare rows of a type with ``others`` once; see ``way_of``."""
+    keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
+    if way in METRIC_OF_WAY:
+        _warm_bounds((row_dtype(dtype), row_dtype(others)), METRIC_OF_WAY[way], keys, ids)
+    elif way == "pairs":
+        wide, pair = np.zeros((4, 4)), {"keys_i": keys, "ids_i": ids, "keys_j": keys, "ids_j": ids}
+        measure_pairs(wide, wide, metric=0, **pair, first_i=0, first_j=0, diagonal=1)
+    merge_lists(keys, ids, other_keys=keys, other_ids=ids)
+    sort_lists(keys, ids)
+
+
+def _warm_bounds(
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    metric: int,
+    keys: np.ndarray[Any, Any],
+    ids: np.ndarray[Any, Any],
+) -> None:
+    (x, y), one = (np.zeros((4, 4), each) for each in dtypes), np.ones(4)
+    measuring: dict[str, Any] = {"metric": metric, "first": 0, "keys": keys, "ids": ids}
+    # Products are in float64 as well, where those of float32 leave too much open.
+    for kind in DTYPES:
+        near, tile = np.ones(4, kind), np.zeros((4, 4), kind)
+        bounds, places = np.full((4, 3), np.inf, kind), np.full((4, 3), -1, np.int32)
+        lists = {"bounds_i": bounds, "places_i": places, "bounds_j": bounds, "places_j": places}
+        limit_pairs(tile, near, near, bounds_i=bounds, bounds_j=bounds, diagonal=1)
+        scan_pairs(tile, near, near, **lists, first_i=0, first_j=0, diagonal=1)
+    for each in (x, y):
+        square_norms(each, out=np.empty(4))
+    refine_rows(x, y, one, one, bounds=bounds, places=places, **measuring)
+    exhaust_rows(np.zeros((4, 4)), one, one, x, y, one, one, own=np.arange(4), **measuring)

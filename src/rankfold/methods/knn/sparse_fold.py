@@ -7,21 +7,24 @@ work of a sweep over pairs of blocks (runs of rows) on each pair.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import Metric
-from rankfold.kernels.neighbors.meeting import shortlist_length
+from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
+from rankfold.kernels.neighbors.meeting import Lists, shortlist_length
 from rankfold.kernels.neighbors.sparse_meeting import (
     SparseRows,
     meet_sparse_rows,
     scratch_bytes,
     sparse_distance,
+    square_rows,
 )
-from rankfold.methods.knn.pair_fold import lists_of
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE
+from rankfold.methods.knn.pair_fold import METRIC_OF_WAY, lists_of
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, row_dtype
 from rankfold.methods.knn.sparse_rows import SparseBlocks, SparseReader
 from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
 from rankfold.pipeline.storage.checkpoint import State
@@ -110,3 +113,23 @@ class NearestSparsePairs(SparseFold):
             return False
         largest = max(float(each.norms.max(initial=0.0)) for each in (x, y))
         return not SMALLEST_SQUARE < largest < LARGEST_SQUARE
+
+
+@functools.cache
+def warm_sparse(dtype: np.dtype[Any], way: str, index: np.dtype[Any]) -> None:
+    """Run the compiled loops that compare sparse rows once; columns are of type ``index``. See ``way_of``."""
+    # More equal rows than a shortlist holds: none can be certain, and all of them are compared in float64.
+    rows, k = 16, 1
+    arrays = 2 * np.arange(rows + 1), np.array([0, 1] * rows, index), np.ones(2 * rows, row_dtype(dtype))
+    x = SparseRows(0, 2, *arrays, np.zeros(rows), np.ones(rows), np.zeros((rows, 2)))
+    square_rows(*arrays, x.scale, squares=x.squares)
+    for precise in (False, True):
+        one, two = (
+            Lists(np.full((rows, k), np.inf), np.full((rows, k), EMPTY), np.zeros(1, np.int64)) for _ in "xy"
+        )
+        asked: dict[str, Any] = {"common": np.zeros(0, np.int64), "metric": METRIC_OF_WAY[way], "same": False}
+        asked |= {"lists_i": one, "lists_j": two, "precise": precise}
+        meet_sparse_rows(x, x, room=lambda name, shape, kind: np.empty(shape, kind), **asked)
+    keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
+    merge_lists(keys, ids, other_keys=keys, other_ids=ids)
+    sort_lists(keys, ids)

@@ -12,5 +12,4 @@ in_memory        iterations on a small sparse matrix that is read once
 row_solvers      solvers for rows of one factor, given the other
 new_rows         coordinates of new rows in given factors
 penalty          penalties, weighted as in scikit-learn
-warm             compiled loops, run once
 """

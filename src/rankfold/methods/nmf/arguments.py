@@ -80,10 +80,10 @@ NMF = Method(
     matrices=("W", "H"),
     arrays=("W", "H", "W_gram?", "W_product?"),
     growth="rankfold.methods.growth.factors:grow_factors",
-    loops="rankfold.methods.nmf.warm:warm_factors",
+    loops="rankfold.methods.nmf.row_solvers:warm_factors",
     edition=2,  # compression believes a sample where it tells of other rows
     transformation=Transformation(
-        "rankfold.methods.nmf.new_rows:coordinates_task", "rankfold.methods.nmf.warm:warm_coordinates"
+        "rankfold.methods.nmf.new_rows:coordinates_task", "rankfold.methods.nmf.row_solvers:warm_coordinates"
     ),
     factors=Factors(),
     presentation=Presentation(

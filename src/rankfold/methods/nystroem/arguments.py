@@ -42,9 +42,9 @@ NYSTROEM = Method(
     "rankfold.methods.nystroem.nystroem:nystroem_task",
     matrices=("features",),
     arrays=("features", "points", "landmarks", "normalization", "shift"),
-    loops="rankfold.methods.similarity.warm:warm_similarities",
+    loops="rankfold.methods.similarity.features:warm_similarities",
     transformation=Transformation(
         "rankfold.methods.nystroem.new_rows:features_task",
-        "rankfold.methods.similarity.warm:warm_similarities",
+        "rankfold.methods.similarity.features:warm_similarities",
     ),
 )

@@ -15,5 +15,4 @@ recall      the share of true neighbors that were found, and its confidence inte
 rounds      repeats the search with other partitions until the recall is reached
 complete    rows that were compared with too few others
 plan        its cost, compared with that of all pairs
-warm        compiles loops by running each once
 """

@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.kernels.neighbors.lists import merge_rows
+from rankfold.kernels.partitions.visits import choose_visits
+from rankfold.methods.kmeans.passes import warm_steps
+from rankfold.methods.knn.row_blocks import BlockReader, row_dtype
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.complete import Completed, complete_lists
 from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
@@ -240,3 +243,15 @@ def assign_fold(
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
     shape = count, layout.spill
     return AssignRows(reader, layout.cut, centers, *shape, runs, before, few, row_seconds=seconds)
+
+
+def warm_partitions(dtype: np.dtype[Any]) -> None:
+    """Run the compiled loops of lists, visits, and the steps that make centers once.
+
+    Steps are on rows in the type in which a sample of a matrix of type ``dtype`` is held.
+    """
+    working = np.dtype(np.float64 if row_dtype(dtype) == np.float64 else np.float32)
+    warm_steps(working, working)
+    keys, ids = np.full((4, 2), np.inf), np.full((4, 2), 3)
+    merge_rows(keys, ids, np.arange(4), other_keys=keys, other_ids=ids)
+    choose_visits(ids, np.zeros((4, 2), np.int32), 0, out=np.empty((4, 2), np.int32))

@@ -59,7 +59,7 @@ RADIUS = Method(
     topic=SEARCH,
     matrices=("graph",),
     arrays=("degrees", "graph"),
-    loops="rankfold.methods.radius.warm:warm_radius",
+    loops="rankfold.methods.radius.folds:warm_radius",
     headline=headline,
     presentation=Presentation(quick_plot="degrees"),
 )

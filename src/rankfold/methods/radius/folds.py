@@ -7,6 +7,7 @@ chunks are written whole, by one task each, however many neighbors a row has. A 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.tree import count_within, list_within
+from rankfold.kernels.neighbors.tree import LEAF, count_within, list_within
+from rankfold.methods.tree.points import few_points
 from rankfold.methods.tree.queries import Queries
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
@@ -132,3 +134,18 @@ def list_bytes(queries: Queries, chunk: int, most: int, rows: int) -> int:
     """Bytes of a step of ``ListNeighbors``, for rows with at most ``most`` edges each."""
     some = min(rows, chunk + 2)
     return 16 * (2 * chunk + max(chunk, most)) + queries.panel_bytes(some) + 9 * rows + 16 * some
+
+
+def warm_radius(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops of a search once; points are float64 for any type of the matrix."""
+    _warm_within(periodic=request.get("box") is not None)
+
+
+@functools.cache
+def _warm_within(*, periodic: bool) -> None:
+    period, counts = np.ones(2) if periodic else None, np.zeros(1, np.int64)
+    tree, one = few_points(), (np.zeros((1, 2)), np.zeros(1, np.int64))
+    count_within(tree, *one, period, metric=0, radius=1.0, counts=counts)
+    keys, ids = np.zeros(2 * LEAF), np.zeros(2 * LEAF, np.int64)
+    starts = np.zeros(1, np.int64)
+    list_within(tree, *one, period, metric=0, radius=1.0, starts=starts, keys=keys, ids=ids)

@@ -7,5 +7,4 @@ blocks      rows of a matrix in blocks, prepared for kernel functions
 operator    the kernel matrix of all pairs as a linear operator: a sweep over pairs of blocks of rows
 features    features of rows from their similarities to some points, written in one pass
 transform   new rows in a result that compares them with its points
-warm        compiles loops by running each once
 """

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
+from rankfold.kernels.similarity.functions import Rows, Similarity, own_similarities, rows_of
 from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, evaluate, multiply
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
 from rankfold.methods.parts.finite import BAD, refuse_bad
@@ -28,7 +28,7 @@ from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.similarity.blocks import RowBlocks, edges_of, tallest
 from rankfold.methods.similarity.in_range import require_finite
-from rankfold.methods.similarity.request import KernelChoice
+from rankfold.methods.similarity.request import KINDS, KernelChoice
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
@@ -328,3 +328,19 @@ def features_of(
             features *= points.weights
             features -= points.offset
     return made
+
+
+def warm_similarities(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loop of a kernel function once; one of the caller's own is compiled already."""
+    _warm_similarities(str(request["kernel"]))
+
+
+@functools.cache
+def _warm_similarities(kernel: str) -> None:
+    import scipy.linalg
+
+    x = Rows(np.zeros((2, 2)), np.zeros(2))
+    if kernel in KINDS:
+        evaluate(x, x, similarity=Similarity(int(KINDS[kernel])), out=np.empty((2, 2)))
+    scipy.linalg.eigh(np.eye(2), subset_by_index=(0, 1))
+    np.linalg.eigh(np.eye(2))

@@ -7,5 +7,4 @@ coordinates  coordinates of rows from eigenvectors
 memory       memory and passes that a plan counts
 spectral     the tasks, and their plan
 transform    new rows by Nystrom's formula
-warm         compiles Numba loops by running each once
 """

@@ -82,12 +82,12 @@ SPECTRAL = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates"),
     laws={"eigenvalues": Law(("component",), REAL, -0.01, 2.01), **ERRORS},
     in_process=True,
-    loops="rankfold.methods.spectral.warm:warm_walk",
+    loops="rankfold.methods.spectral.walk.filter:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.spectral.transform:extension_task",
-        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        "rankfold.methods.fuzzy_graph.sides:warm_weights",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("spectral", "X_spectral")),
@@ -105,12 +105,12 @@ DIFFUSION_MAP = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates", "density if alpha"),
     laws={"eigenvalues": Law(("component",), REAL, -1.01, 1.01), **ERRORS},
     in_process=True,
-    loops="rankfold.methods.spectral.warm:warm_walk",
+    loops="rankfold.methods.spectral.walk.filter:warm_walk",
     edition=3,  # errors are relative, as tol is
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.spectral.transform:extension_task",
-        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        "rankfold.methods.fuzzy_graph.sides:warm_weights",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("diffusion_map", "X_diffusion_map")),

@@ -10,5 +10,4 @@ sweeps       sweeps over blocks of targets, and their memory
 summing      a sum, from a request to a result
 kernel_sum   the task of sums and forces
 density      the task of densities of samples
-warm         compiles Numba loops by running each once
 """

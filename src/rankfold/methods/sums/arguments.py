@@ -92,7 +92,7 @@ KERNEL_SUM = Method(
     topic=SEARCH,
     matrices=("forces",),
     arrays=("sums", "forces if forces"),
-    loops="rankfold.methods.sums.warm:warm_sums",
+    loops="rankfold.methods.sums.work:warm_sums",
     headline=headline,
 )
 
@@ -103,6 +103,6 @@ DENSITY = Method(
     "rankfold.methods.sums.density:density_task",
     topic=SEARCH,
     arrays=("log_density",),
-    loops="rankfold.methods.sums.warm:warm_sums",
+    loops="rankfold.methods.sums.work:warm_sums",
     headline=headline,
 )

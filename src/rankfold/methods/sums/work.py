@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ from rankfold.kernels.sums import tree_sums as kernels
 from rankfold.kernels.sums.laws import Law
 from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, no_shifts, sum_pairs
+from rankfold.kernels.sums.tree import SumTree
 from rankfold.kernels.sums.tree_sums import NODES_SUMMED, PAIRS_SUMMED, Groups, sum_in_tree
 from rankfold.methods.sums.kernels import Kernel
-from rankfold.methods.sums.points import SourcePoints
+from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints
 from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
@@ -170,3 +172,21 @@ def require_numbers(values: Float64, start: int, name: str) -> None:
             f"the sum at target {start + int(wrong.argmax())} (from 0) is too large for a number: "
             f"a source of {name} is too near for the law. Give a softening, or scale coordinates and weights"
         )
+
+
+def warm_sums(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops of sums once; all points are float64, whatever the matrix is."""
+    _warm_sums(many=shape[1] > TREE_COLUMNS)
+
+
+@functools.cache
+def _warm_sums(*, many: bool) -> None:
+    columns = TREE_COLUMNS + many
+    x, ids, weights = np.zeros((40, columns)), np.arange(40), np.ones(40)
+    x[:, 0] = ids
+    sources = None if many else kernels.Sources.of(SumTree.of(x, ids), weights)
+    points = SourcePoints(x, ids, weights, sources)
+    summation = Summation(Kernel(Law.GAUSSIAN, 1.0), forces=True)
+    targets = Targets.among(points, ids[:2], leave_out=True)
+    summation.at(points, targets, Way(0.5))
+    summation.exactly(points, targets)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rankfold.methods.svd.arguments import PCA, QR, SVD, PcaArguments, QrArguments, SvdArguments
 from rankfold.methods.svd.completion.completion import complete, completed_blank, kept_outputs
-from rankfold.methods.svd.completion.warm import warm_completion
+from rankfold.methods.svd.completion.completion_pass import warm_completion
 from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.orientation import default_passes
 from rankfold.methods.svd.plan import make_plan

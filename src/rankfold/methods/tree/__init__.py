@@ -6,5 +6,4 @@ queries       points whose neighbors are wanted, panel by panel
 nearest       writes nearest points into the chunks of a result
 search        plan and work of a search for the nearest
 plan          cost of a tree, and the condition for using one
-warm          compiles loops by running each once
 """

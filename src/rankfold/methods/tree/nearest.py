@@ -5,6 +5,7 @@ A fold is the work of a sweep (one run through the rows) on each panel (rows rea
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from rankfold.kernels.neighbors.lists import EMPTY, sort_lists
 from rankfold.kernels.neighbors.tree import nearest_in_tree
 from rankfold.methods.knn.write_lists import require_sound, write_lists
+from rankfold.methods.tree.points import few_points
 from rankfold.methods.tree.queries import Queries
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
@@ -64,3 +66,13 @@ class NearestInTree(DeclaredFold):
         require_sound(*lists, start, others=self.points, itself=self.queries.itself)
         state["rows"] += stop - start
         write_lists(self.result, reader.keys_of(lists[0]), lists[1], (start, stop), graph=self.graph)
+
+
+@functools.cache
+def warm_nearest(*, periodic: bool) -> None:
+    """Run the compiled loops of a search for the nearest once."""
+    keys, ids = np.full((1, 2), np.inf), np.full((1, 2), EMPTY)
+    period = np.ones(2) if periodic else None
+    one = np.zeros((1, 2)), np.zeros(1, np.int64)
+    nearest_in_tree(few_points(), *one, period, metric=0, keys=keys, ids=ids)
+    sort_lists(keys, ids)

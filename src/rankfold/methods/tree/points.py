@@ -100,3 +100,12 @@ def building_bytes(reader: PointReader) -> int:
     """Additional bytes while the tree is built: rows being read, or a temporary array of positions."""
     count, tallest = reader.source.shape[0], int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), count * place_dtype(count).itemsize)
+
+
+def few_points() -> Tree:
+    """Tree of a few equal points in a plane, to run loops over trees on."""
+    tree = Tree.empty(2 * LEAF, 2)
+    tree.rows()[:] = 0
+    tree.ids.reshape(-1)[:] = np.arange(2 * LEAF)
+    arrange_points(tree, count=2 * LEAF, node=0, first=0, last=2, levels=-1)
+    return tree

@@ -10,5 +10,4 @@ work        a descent run in this process, or by workers that exchange positions
 transform   new rows placed in an embedding that stays fixed
 tsne        the task, and its plan
 tasks       makes tasks from the arguments of a caller
-warm        compiles Numba loops by running each once
 """

@@ -182,11 +182,11 @@ TSNE = Method(
     matrices=("embedding",),
     arrays=("embedding", "history"),
     edition=3,  # with few rows, velocities and gains are reset after early steps
-    loops="rankfold.methods.tsne.warm:warm_descent",
+    loops="rankfold.methods.tsne.descent:warm_descent",
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.tsne.transform:new_rows_task",
-        "rankfold.methods.fuzzy_graph.warm:warm_weights",
+        "rankfold.methods.tsne.transform:warm_new_rows",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("tsne", "X_tsne")),

@@ -11,6 +11,7 @@ pairs. Its first term is computed once, the second whenever it is measured, and 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from rankfold.kernels.layout.descent import Affinities, Descent, Motion, descend, measure_descent
 from rankfold.methods.tsne.arguments import MEASURED, TsneArguments
 from rankfold.methods.tsne.edges import StoredAffinities, entropies
-from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of
+from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of, warm_repulsion
 from rankfold.pipeline.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -260,3 +261,19 @@ class _Mover:
 def _center(positions: Float32) -> None:
     """Subtract the mean from all positions; forces do not depend on it."""
     positions -= positions.mean(axis=0, dtype=np.float64).astype(np.float32)
+
+
+def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that a descent with this many rows and dimensions uses once."""
+    width = int(request["n_components"])
+    _warm_steps(min(3, width), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
+    warm_repulsion(shape[0], width)
+
+
+@functools.cache
+def _warm_steps(width: int, index: np.dtype[Any]) -> None:
+    pulls = Affinities(np.arange(3), np.array([1, 0], index), np.ones(2, np.float32))
+    positions, still = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
+    now, motion = Descent(1.0, 1.0, 1.0, 0.5, 5.0), Motion(still.copy(), still.copy())
+    descend(positions, 0, pulls, still, descent=now, motion=motion, out=still.copy())
+    measure_descent(positions, 0, pulls, still, descent=now, out=np.empty((2, 2), np.float32))

@@ -20,6 +20,7 @@ boxes of width 1, and four charges. At the same nodes splines leave a tenth of t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -229,3 +230,11 @@ class GridRepulsion:
         pairs: Any = itertools.pairwise(cuts)
         for _ in self.pool.map(step, pairs) if self.threads > 1 else map(step, pairs):
             pass
+
+
+@functools.cache
+def warm_grid() -> None:
+    """Run the compiled loops of a grid once."""
+    points, lattice = np.zeros((2, 2), np.float32), Lattice(-2.0, -2.0, 1.0)
+    spread_charges(points, lattice, 0, out=np.zeros((5, 5)))
+    potentials_at(points, lattice, np.zeros((5, 5, 2), np.float32), out=points)

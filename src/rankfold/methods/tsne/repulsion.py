@@ -7,6 +7,7 @@ by which all forces are divided; or, where that takes as long as the forces do, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from rankfold.kernels.sums.moments import moments_bytes
 from rankfold.kernels.sums.repulsion import Repulsion as TreeSums
 from rankfold.kernels.sums.tree import tree_bytes
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.tsne.grid import GridRepulsion
+from rankfold.methods.tsne.grid import GridRepulsion, warm_grid
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -136,3 +137,25 @@ def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
         repulsion.push(row, pushes[place : place + 1], near[:1])
     size = float(np.square(exact, dtype=np.float64).sum())
     return math.sqrt(float(np.square(pushes - exact, dtype=np.float64).sum()) / size) if size else 0.0
+
+
+def warm_repulsion(rows: int, width: int) -> None:
+    """Run the compiled loops of repulsion once: those of pairs, by which errors are measured, and its own."""
+    _warm_pairs(min(3, width))
+    if by_grid(rows, width):
+        warm_grid()
+    if by_tree(rows, width):
+        _warm_tree()
+
+
+@functools.cache
+def _warm_pairs(width: int) -> None:
+    points = np.zeros((2, width), np.float32)
+    push_sums(points, np.ascontiguousarray(points.T), push=points.copy(), near=np.empty(2))
+
+
+@functools.cache
+def _warm_tree() -> None:
+    points = np.arange(3 * 99, dtype=np.float32).reshape(-1, 3)
+    tree, forces, weights = TreeSums.of(points), np.empty((99, 3)), np.empty(99)
+    tree.push(0, tree.groups, opening=OPENING, order=ORDER, forces=forces, weights=weights)

@@ -8,6 +8,7 @@ embedding takes its position.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.perplexity import affinities
+from rankfold.kernels.grid.nodes import Lattice
 from rankfold.kernels.layout.settling import NewPoints, PlacementOptions, settle_by_nodes, settle_by_pairs
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, mismatch
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, in_chunks
+from rankfold.methods.fuzzy_graph.sides import warm_affinities
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.methods.tsne.arguments import NEIGHBORS_OF_PERPLEXITY
-from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, most_nodes
+from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, most_nodes, warm_grid
 from rankfold.methods.tsne.repulsion import WIDEST
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -217,3 +220,21 @@ def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
     embedding = result.matrix("embedding")
     result.require_whole()
     return NewRows.of(StoredLists.of_queries(lists, embedding.shape[0]), embedding, result.attrs)
+
+
+def warm_new_rows(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that weigh and place new rows once."""
+    warm_affinities()
+    _warm_settling(max(2, min(3, request["n_components"])))
+
+
+@functools.cache
+def _warm_settling(width: int) -> None:
+    points, settling = np.zeros((2, width), np.float32), PlacementOptions(1, 0.1, 0.8, 1.5, 0.25)
+    rows = NewPoints(np.zeros((2, 2), np.int64), np.full((2, 2), 0.5, np.float32), points)
+    if width > WIDEST:
+        settle_by_pairs(points, rows, points.T.copy(), settling=settling, out=points.copy())
+    else:
+        warm_grid()
+        lattice, nodes = Lattice(-2.0, -2.0, 1.0), np.ones((5, 5, 3), np.float32)
+        settle_by_nodes(points, rows, lattice, nodes, settling=settling, out=points.copy())

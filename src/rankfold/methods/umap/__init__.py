@@ -10,5 +10,4 @@ work             a layout run in this process, or by workers that exchange posit
 transform        new rows placed in a layout that stays fixed
 losses           losses of a layout: joined vertices that lie apart, and others that lie together
 umap             the task, and its plan
-warm             compiles Numba loops by running each once
 """

@@ -158,12 +158,12 @@ UMAP = Method(
     inputs=(Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),
-    loops="rankfold.methods.umap.warm:warm_layout",
+    loops="rankfold.methods.umap.layout:warm_layout",
     edition=2,  # each vertex takes its edges from another one on in every epoch
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.umap.transform:placement_task",
-        "rankfold.methods.umap.warm:warm_placement",
+        "rankfold.methods.umap.transform:warm_placement",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("umap", "X_umap")),

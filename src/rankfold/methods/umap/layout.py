@@ -8,6 +8,7 @@ back.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from rankfold.kernels.layout.forces import (
     Edges,
     Epoch,
     Forces,
+    closeness_of,
     epoch_key,
     forces_of,
 )
@@ -149,3 +151,22 @@ def vertex_groups(rows: int) -> list[Int64]:
     groups = (words >> np.uint64(32)) % np.uint64(GROUPS)
     members = [np.flatnonzero(groups == np.uint64(group)) for group in range(GROUPS)]
     return [each for each in members if len(each)]
+
+
+def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that move vertices, in a plane or elsewhere, once."""
+    index = np.dtype(np.int32 if shape[0] < 2**31 else np.int64)
+    _warm_moves(min(3, int(request["n_components"])), index, bool(request.get("density")))
+
+
+@functools.cache
+def _warm_moves(width: int, index: np.dtype[Any], is_spread: bool) -> None:
+    edges = Edges(np.arange(3), np.array([1, 0], index), np.ones(2, np.uint32))
+    positions, forces = np.zeros((2, width), np.float32), forces_of(1.0, 1.0, 1.0)
+    now = Epoch(1, 0, 1.0, 1)
+    move_vertices(positions, np.arange(2), edges, forces=forces, epoch=now, out=positions.copy())
+    if is_spread:
+        closeness, pushes = closeness_of(1.0, 1.0), np.ones((2, 2), np.float32)
+        density, moved = Density(closeness, 1.0, pushes), positions.copy()
+        move_vertices(positions, np.arange(2), edges, forces=forces, epoch=now, out=moved, density=density)
+        measure_radii(positions, moved, edges, closeness=closeness, out=pushes)

@@ -8,6 +8,7 @@ any batches. A row at distance 0 from one of the layout takes its position.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_chunks, means_of_neighbors
+from rankfold.methods.fuzzy_graph.sides import warm_weights
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
@@ -206,3 +208,17 @@ def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
     embedding = layout.matrix("embedding")
     new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
     return Placement.of(new, embedding, layout.attrs)
+
+
+def warm_placement(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that weigh the neighbors of new rows and place these once."""
+    warm_weights(dtype, request, shape)
+    _warm_placement(min(3, request["n_components"]))
+
+
+@functools.cache
+def _warm_placement(width: int) -> None:
+    start, indices = np.zeros((2, width), np.float32), np.zeros((2, 2), np.int64)
+    rows = NewRows(indices, np.ones((2, 2), np.uint32), row_keys(indices, 0), start)
+    forces, rates = forces_of(1.0, 1.0, 1.0), np.ones(1, np.float32)
+    place_rows(start, rows, forces=forces, rates=rates, negatives=1, out=start.copy())

@@ -16,16 +16,18 @@ again. That is in design note 30.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.graph.walk import Steps
+from rankfold.kernels.graph.walk import Steps, join_edges, step_rows
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.random_keys import Purpose
@@ -214,3 +216,22 @@ def _rate(value: float, least: float) -> float:
     """Logarithm of the growth of a vector of eigenvalue ``value`` by a step, in the long run."""
     center, half = _interval(least)
     return math.acosh(max((value - center) / half, 1 + 1e-12))
+
+
+def warm_walk(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loops that multiply a graph with blocks of vectors, and that find components, once."""
+    width = block_width(int(request["n_components"]))
+    _warm_walk(np.dtype(np.float32), width)  # fuzzy_graph has such weights even of distances in float64
+    if dtype != np.float32:
+        _warm_walk(np.dtype(np.float64), width)
+
+
+@functools.cache
+def _warm_walk(dtype: np.dtype[Any], width: int) -> None:
+    for index in (np.int32, np.int64):
+        graph = np.arange(3), np.array([1, 0], index), np.ones(2, dtype)
+        join_edges(*graph, 0, parents=np.arange(2))
+        for columns in (1, width):
+            u = np.ones((2, columns))
+            steps = Steps(np.ones(2), np.zeros(2), 0.0)
+            step_rows(*graph, u, own=u, before=u, steps=steps, out=np.empty(u.shape))

@@ -4,6 +4,5 @@ low_rank_model    the model, and its update from sums over all rows
 completion_pass   one pass: sums over all rows
 acceleration      extrapolation of models over several passes
 first_model       the first model, from a sample of rows
-warm              compiled loops of these, run once
 completion        passes until missing numbers have settled: their plan and their work
 """

@@ -121,7 +121,7 @@ class Solver(ABC):
     """True if the leading process reads all of the matrix and keeps it, in half of the memory."""
 
     loops: ClassVar[tuple[str, ...]] = ("panels",)
-    """Compiled loops over columns that its passes use: see ``warm.py``."""
+    """Compiled loops over columns that its passes use: see ``warm_columns``."""
 
     narrower: ClassVar[Mapping[str, str]] = {}
     """Names of solvers that may fit in a budget where it does not, with the reason as text."""
