@@ -87,7 +87,7 @@ from rankfold.pipeline.formats.locate import (
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
-from rankfold.pipeline.formats.open_files import by_name, mask_of
+from rankfold.pipeline.formats.open_files import NETCDF_SUFFIXES, by_name, mask_of
 from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
@@ -528,8 +528,7 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     **dict.fromkeys(TYPES, _big_ann),
     ".bed": _bed,
     **dict.fromkeys(HDF5_SUFFIXES, _hdf5),
-    ".nc": _netcdf,
-    ".nc4": _netcdf,
+    **dict.fromkeys(NETCDF_SUFFIXES, _netcdf),
 }
 """Functions that open files, by suffix.
 

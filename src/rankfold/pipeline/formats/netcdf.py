@@ -53,6 +53,8 @@ from rankfold.pipeline.formats.open_files import (
     file_version,
     library,
     list_names,
+    netcdf_groups,
+    open_netcdf,
 )
 from rankfold.pipeline.regular import open_regular
 
@@ -367,18 +369,11 @@ def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
 
 def _shapes_in_groups(path: str) -> dict[str, tuple[int, ...]]:
     """Shape of every variable of all groups of a file, by its path there."""
-    import xarray
-
-    groups = xarray.open_groups(path, cache=False, decode_times=False)
-    try:
-        return {
-            name: shape
-            for group, dataset in groups.items()
-            for name, shape in _shapes(dataset, group.strip("/")).items()
-        }
-    finally:
-        for dataset in groups.values():
-            dataset.close()
+    shapes = {}
+    for group in netcdf_groups(path):
+        with _open(path, group) as dataset:
+            shapes |= _shapes(dataset, group)
+    return shapes
 
 
 def _of_array(x: Any, rows: Rows) -> Source:
@@ -500,11 +495,9 @@ def _require_complete(path: str) -> None:
 
 def _open(path: str, group: str) -> Any:
     """Open a group of a netCDF file with xarray; times stay numbers, in units that it need not know."""
-    import xarray
-
-    return xarray.open_dataset(
+    return open_netcdf(
         path,
-        group=group or None,
+        group=group,
         cache=False,
         decode_times=False,
         decode_timedelta=False,
