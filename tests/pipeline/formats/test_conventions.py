@@ -105,6 +105,25 @@ CONVENTIONS = {
     "without a sign, scaled": Convention(
         "i1", {"_Unsigned": "true", "scale_factor": 0.5}, SIGNED * 0.5, skip=("zarr 2",)
     ),
+    "without a sign, valid range as stored": Convention(
+        "i1",
+        {"_Unsigned": "true", "valid_range": numbers("i1", 2, -100), "scale_factor": 0.5},
+        np.where((SIGNED >= 2) & (SIGNED <= 156), SIGNED * 0.5, np.nan),
+        of_xarray=False,
+        skip=("zarr 2",),
+    ),
+    "without a sign, valid most as stored": Convention(
+        "i1",
+        {"_Unsigned": "true", "valid_max": numbers("i1", -100)},
+        np.where(SIGNED <= 156, SIGNED, np.nan),
+        of_xarray=False,
+    ),
+    "without a sign, a range without an end": Convention(
+        "i1",
+        {"_Unsigned": "true", "valid_range": numbers("i1", -9, 100)},
+        np.where(SIGNED <= 100, SIGNED, np.nan),
+        of_xarray=False,
+    ),
     "valid range": Convention("f8", {"valid_range": numbers("f8", 0, 50)}, meant((-9, 100)), of_xarray=False),
     "valid range of shorts": Convention(
         "i2", {"valid_range": numbers("i2", 0, 50)}, meant((-9, 100)), of_xarray=False
