@@ -239,6 +239,40 @@ def test_variables_in_groups_alone_are_found_and_named(tmp_path: Path) -> None:
         open_source(f"{path}::model/run/uu")
 
 
+def test_a_variable_in_a_group_has_the_coordinates_of_the_groups_around(tmp_path: Path) -> None:
+    path, axes = tmp_path / "a.nc", ("time", "place")
+    xarray.Dataset(coords={"time": np.arange(20) * 10, "place": np.arange(6)}).to_netcdf(path)
+    xarray.Dataset(coords={"place": list("abcdef")}).to_netcdf(path, group="model", mode="a")
+    xarray.Dataset({"u": (axes, field()[:, 0])}).to_netcdf(path, group="model/run", mode="a")
+    rows, columns = (open_source(f"{path}::model/run/u").names(axis) for axis in (0, 1))
+    assert rows.labels.tolist() == (np.arange(20) * 10).tolist()
+    assert columns.labels.tolist() == list("abcdef")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("group", ["", "model/run"])
+def test_a_file_with_names_as_text_is_read_any_number_of_times(tmp_path: Path, group: str) -> None:
+    path, names = tmp_path / "a.nc", {"time": [f"t{i}" for i in range(20)], "place": list("abcdef")}
+    data, axes = field()[:, 0], ("time", "place")
+    xarray.Dataset({"u": (axes, data), "v": (axes, data + 1)}, names).to_netcdf(path, group=group or None)
+    place = f"{path}::{group}/u" if group else f"{path}::u"
+    code = f"""
+import rankfold as rf
+from rankfold.pipeline.formats import open_source
+kept = []
+for place in [{place!r}, {place[:-1] + "v"!r}, {place!r}]:  # a second handle of the file ends the process
+    for _ in range(3):
+        source = open_source(place)
+        print(source[0, 0], *source.names(0).labels[:2], *source.names(1).labels[:2])
+        kept.append(source)
+print(rf.pca({place!r}, 2).to_xarray(like={place!r})["scores"].time.values[0])
+"""
+    first, second = (f"{value} t0 t1 a b" for value in (data[0, 0], data[0, 0] + 1))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [first] * 3 + [second] * 3 + [first] * 3 + ["t0"]
+
+
 def test_names_of_datasets(tmp_path: Path) -> None:
     path = hdf5(tmp_path / "a.h5", field())
     assert open_source(path, row_axes=0).name.startswith(f"{path}::fields/sst")

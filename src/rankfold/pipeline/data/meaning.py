@@ -150,7 +150,7 @@ def meaning_of(
         idle = dict(zip(SCALES, (1, 0), strict=True))
         scale, offset = (_number(name, each, said.get(each, idle[each])) for each in SCALES)
         meaning = replace(meaning, scale=scale, offset=offset, is_scaled=True)
-    meaning = _bounded(name, meaning, said)
+    meaning = _bounded(name, meaning, said, resigned=resigned)
     return None if meaning == Meaning(dtype) else meaning
 
 
@@ -202,8 +202,8 @@ class Unwritten:
     def of(cls, stored: np.dtype[Any], said: Mapping[str, Any]) -> Unwritten | None:
         """Default fill value of a variable of type ``stored``, as it looks after decoding.
 
-        ``said`` are the attributes that values were decoded by. None for types of one byte, and if an
-        attribute marks missing values or changes the sign.
+        ``said`` are the attributes that values were decoded by. None for types of one byte, if an
+        attribute marks missing values or changes the sign, and if a scale of 0 makes all values equal.
         """
         mark = NETCDF_FILLS.get(f"{stored.kind}{stored.itemsize}")
         if mark is None or any(each in said for each in (*MARKS, *OTHER_MARKS, "_Unsigned")):
@@ -211,6 +211,8 @@ class Unwritten:
         if not any(each in said for each in SCALES):
             return cls(mark)
         scale, offset = float(said.get("scale_factor", 1)), float(said.get("add_offset", 0))
+        if not scale:
+            return None
         return cls(mark * scale + offset, abs(scale) / 4)
 
     def mask(self, name: str, values: npt.NDArray[Any]) -> None:
@@ -299,12 +301,22 @@ def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float |
             continue
         if math.isinf(number) or number != int(number):
             continue
-        whole, bits, limits = int(number), 8 * stored.itemsize, np.iinfo(stored)
-        if resigned and not limits.min <= whole <= limits.max:
-            whole = whole % 2**bits - (2**bits if stored.kind == "i" else 0)
+        limits, whole = np.iinfo(stored), _wrapped(int(number), stored) if resigned else int(number)
         if limits.min <= whole <= limits.max:
             found.append(float(whole) if int(float(whole)) == whole else whole)
     return found
+
+
+def _wrapped(number: int, stored: np.dtype[Any]) -> int:
+    """A number of the type of the other sign, as an integer type reads its bits.
+
+    >>> _wrapped(-6, np.dtype("u2")), _wrapped(250, np.dtype("i1")), _wrapped(7, np.dtype("u1"))
+    (65530, -6, 7)
+    """
+    limits, bits = np.iinfo(stored), 8 * stored.itemsize
+    if limits.min <= number <= limits.max:
+        return number
+    return number % 2**bits - (2**bits if stored.kind == "i" else 0)
 
 
 def _parsed(text: str) -> float | None:
@@ -318,8 +330,12 @@ def _parsed(text: str) -> float | None:
         return None
 
 
-def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
-    """The rule, with the bounds of valid numbers that attributes ``said`` give."""
+def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any], *, resigned: bool) -> Meaning:
+    """The rule, with the bounds of valid numbers that attributes ``said`` give.
+
+    With ``resigned``, the sign of the stored type was changed, and whole bounds wrap around with it, unless
+    no number would be valid: GOES-R has 0 to -6 for 0 to 65530.
+    """
     given = {}
     for each, place in zip(BOUNDS[1:], ("least", "most"), strict=True):
         if each in said:
@@ -333,13 +349,29 @@ def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
         return meaning
     of_values = meaning.is_scaled and meaning.stored.kind in "iu"
     of_values = of_values and any(isinstance(value, float) for value in given.values())
-    least, most = (
-        _bound(name, given[place], meaning.stored, of_values=of_values) if place in given else idle
-        for place, idle in (("least", -math.inf), ("most", math.inf))
-    )
+    least, most = _bounds(name, given, meaning.stored, of_values=of_values)
+    if resigned and not of_values:
+        wrapped = {
+            place: _wrapped(value, meaning.stored) if type(value) is int else value
+            for place, value in given.items()
+        }
+        ends = _bounds(name, wrapped, meaning.stored, of_values=False)
+        least, most = ends if ends[0] <= ends[1] else (least, most)
     if least > most:
         raise InputError(f"{name} says that valid numbers are from {least:g} to {most:g}, which none is")
     return replace(meaning, least=least, most=most, of_values=of_values)
+
+
+def _bounds(
+    name: str, given: Mapping[str, Any], stored: np.dtype[Any], *, of_values: bool
+) -> tuple[float, float]:
+    """Bounds ``least`` and ``most``; infinite where they are not given."""
+    ends = (
+        _bound(name, given[place], stored, of_values=of_values) if place in given else idle
+        for place, idle in (("least", -math.inf), ("most", math.inf))
+    )
+    least, most = ends
+    return least, most
 
 
 def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> float:

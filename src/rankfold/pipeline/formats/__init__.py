@@ -56,6 +56,7 @@ from rankfold.pipeline.formats.arrays import (
     array_source,
     array_volume,
     axes_of_cells,
+    axes_of_lists,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
@@ -73,6 +74,7 @@ from rankfold.pipeline.formats.frames import (
     numeric_frame,
     plain_columns,
     split_names,
+    without_subclass,
 )
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
@@ -87,7 +89,7 @@ from rankfold.pipeline.formats.locate import (
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
-from rankfold.pipeline.formats.open_files import by_name, mask_of
+from rankfold.pipeline.formats.open_files import NETCDF_SUFFIXES, by_name, mask_of
 from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
@@ -298,7 +300,7 @@ def _matrix(
     if isinstance(x, np.ndarray):
         return _of_numpy(x, rows)
     module = _library(x)
-    if module == "dask" and hasattr(x, "blocks"):
+    if module == "dask" and hasattr(type(x), "blocks"):
         return _of_dask(x, rows)
     if module == "zarr":
         return _of_zarr(x, missing, rows)
@@ -309,7 +311,9 @@ def _matrix(
     if are_paths(x):
         return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
-        return _of_numpy(array_of_lists(x), rows)
+        array = array_of_lists(x)
+        source = _of_numpy(array, rows)
+        return source if array.ndim != 2 else _named(source, axes_of_lists(x, array.shape))
     if all(hasattr(x, name) for name in ("__dlpack__", "__dlpack_device__", "dtype")):
         return _of_numpy(array_of_tensor(x), rows)
     if is_cells(x):
@@ -319,7 +323,7 @@ def _matrix(
         return _of_kept_sparse(x, missing)
     if module == "h5py":
         return _of_hdf5(x, missing, rows)
-    if isinstance(x, Source):
+    if isinstance(x, Source) and module != "dask":  # a Delayed object has any attribute
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
@@ -328,7 +332,7 @@ def _matrix(
         matrices.sort(key=lambda name: x.dimensions(name)[0] != "row")  # coordinates of rows are meant mostly
         able = f"give one of its arrays, {' or '.join(f'r.{name}' for name in matrices)}"
         raise InputError(f"a result is not a matrix: {able if matrices else 'it holds none'}")
-    ways = [f"x.{name}()" for name in ("to_pandas", "to_numpy") if hasattr(x, name)]
+    ways = [f"x.{name}()" for name in ("to_pandas", "to_numpy") if hasattr(type(x), name)]
     first = f"pass {ways[0]}, or " if ways else ""
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; {first}give the path of a Zarr store or .npy file, "
@@ -375,6 +379,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
     x = frame_of_arrow(x) if is_arrow(x) else x
     if not is_frame(x):
         return None
+    x = without_subclass(x)
     frame, names = split_names(x, index_col)
     if (column := vector_column(frame)) is not None:
         array = array_of_vectors(column)
@@ -528,8 +533,7 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     **dict.fromkeys(TYPES, _big_ann),
     ".bed": _bed,
     **dict.fromkeys(HDF5_SUFFIXES, _hdf5),
-    ".nc": _netcdf,
-    ".nc4": _netcdf,
+    **dict.fromkeys(NETCDF_SUFFIXES, _netcdf),
 }
 """Functions that open files, by suffix.
 

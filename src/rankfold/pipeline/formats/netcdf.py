@@ -33,6 +33,7 @@ from rankfold.pipeline.data.meaning import (
     MARKS,
     OTHER_MARKS,
     SCALES,
+    Meaning,
     Unwritten,
     bounds_of_decoded,
     meaning_of,
@@ -53,6 +54,8 @@ from rankfold.pipeline.formats.open_files import (
     file_version,
     library,
     list_names,
+    netcdf_groups,
+    open_netcdf,
 )
 from rankfold.pipeline.regular import open_regular
 
@@ -182,11 +185,17 @@ class FileVariable:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
     def axis(self, name: str, length: int) -> Axis:
-        """An axis of the variable, with the labels that the file has."""
-        with contextlib.suppress(*UNREADABLE), _open(self.path, self.group) as dataset:
-            if name in dataset.variables:
-                found = dataset[name]
-                return Axis.of(name, length, coordinate(found.values, found.attrs), found.attrs)
+        """An axis of the variable, with labels of its group, or of the nearest one around that has any."""
+        group = self.group
+        with contextlib.suppress(*UNREADABLE):
+            while True:
+                with _open(self.path, group) as dataset:
+                    if name in dataset.variables:
+                        found = dataset[name]
+                        return Axis.of(name, length, coordinate(found.values, found.attrs), found.attrs)
+                if not group:
+                    break
+                group = group.rpartition("/")[0]
         return Axis(name, length)
 
     def require_whole(self, name: str) -> None:
@@ -367,18 +376,11 @@ def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
 
 def _shapes_in_groups(path: str) -> dict[str, tuple[int, ...]]:
     """Shape of every variable of all groups of a file, by its path there."""
-    import xarray
-
-    groups = xarray.open_groups(path, cache=False, decode_times=False)
-    try:
-        return {
-            name: shape
-            for group, dataset in groups.items()
-            for name, shape in _shapes(dataset, group.strip("/")).items()
-        }
-    finally:
-        for dataset in groups.values():
-            dataset.close()
+    shapes = {}
+    for group in netcdf_groups(path):
+        with _open(path, group) as dataset:
+            shapes |= _shapes(dataset, group)
+    return shapes
 
 
 def _of_array(x: Any, rows: Rows) -> Source:
@@ -387,6 +389,9 @@ def _of_array(x: Any, rows: Rows) -> Source:
     first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2
     if x.chunks is not None or x.variable._in_memory:
         _require_decoded(name, x)
+        marks = _unseen_marks(name, x.dtype, x.encoding)
+        if marks and (x.chunks is not None or np.isin(x.values, np.array(marks, x.dtype)).any()):
+            x = x.where(~x.isin(np.array(marks, x.dtype)))
     if x.chunks is not None:
         return dask_source(x.data) if first_of_two else stack_volume(dask_volume(x.data, axes), rows)
     # Not public, but the only way to find out if values are in memory without loading them.
@@ -456,6 +461,8 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         if _undecoded(array.attrs, encoding, name)
         else bounds_of_decoded(name, dtype, array.attrs, encoding)
     )
+    if marks := _unseen_marks(name, dtype, encoding):
+        meaning = replace(meaning or Meaning(dtype), missing=marks)
     volume = XarrayVolume(
         name=name,
         variable=variable,
@@ -470,6 +477,41 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         attributes=attributes_in(array.attrs, of=getattr(variable, "name", None)),
     )
     return decode_volume(volume, meaning)
+
+
+def _unseen_marks(name: str, dtype: np.dtype[Any], encoding: Mapping[str, Any]) -> tuple[float | int, ...]:
+    """Marks of missing values that xarray did not find among stored numbers, in the stored type.
+
+    It compares float32 with a mark of 64 bits, such as 1e20, which equals none of them, and it compares
+    numbers with a mark that is text.
+
+    Raises
+    ------
+    InputError
+        Values were scaled, so that the stored numbers are gone; or xarray cannot scale them.
+    """
+    for each in SCALES:
+        if isinstance(encoding.get(each), str):
+            raise InputError(
+                f"{name} has a {each} that is text, {encoding[each]!r:.60}, by which xarray does not decode "
+                "it: make it a number"
+            )
+    stored = np.dtype(encoding.get("dtype") or dtype)
+    if stored.kind not in "iuf":
+        return ()
+    unseen = {}
+    for each in ("_FillValue", "missing_value"):
+        for number in np.atleast_1d(encoding.get(each, np.nan)).tolist():
+            meaning = meaning_of(name, stored, {each: number})
+            if meaning is not None and number not in meaning.missing:
+                unseen |= dict.fromkeys(meaning.missing, each)
+    if unseen and any(each in encoding for each in SCALES):
+        mark, each = next(iter(unseen.items()))
+        raise InputError(
+            f"{name} is scaled, and xarray does not find the mark of missing values that its {each} gives, "
+            f"{encoding[each]!r:.60}: make it a number of the stored type, {mark:g} of {stored}"
+        )
+    return tuple(sorted(unseen))
 
 
 def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:
@@ -500,11 +542,9 @@ def _require_complete(path: str) -> None:
 
 def _open(path: str, group: str) -> Any:
     """Open a group of a netCDF file with xarray; times stay numbers, in units that it need not know."""
-    import xarray
-
-    return xarray.open_dataset(
+    return open_netcdf(
         path,
-        group=group or None,
+        group=group,
         cache=False,
         decode_times=False,
         decode_timedelta=False,

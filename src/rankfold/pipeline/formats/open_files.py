@@ -162,7 +162,7 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
 
     def look(name: str, link: Any) -> None:
         if isinstance(link, h5py.ExternalLink):
-            places.add(_beside(path, link.filename))
+            places.add(beside(path, link.filename))
 
     try:
         file.visititems_links(look)
@@ -177,16 +177,69 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
     return file
 
 
+NETCDF_SUFFIXES = (".nc", ".nc4")
+"""Endings of names of netCDF files."""
+
+
+def open_netcdf(path: str, *, group: str = "", **options: Any) -> Any:
+    """Open a group of a netCDF file with xarray; all groups and variables of a file share one handle.
+
+    HDF5 ends the process if a file is opened, opened again, its text read through the second handle, this
+    handle closed, and the file opened once more: https://github.com/HDFGroup/hdf5/issues/5359. Therefore
+    this process never has two handles of a file.
+
+    ``options`` are those of ``xarray.open_dataset``.
+    """
+    xarray = library("xarray", extra="xarray", what=f"reading {path}")
+    try:
+        store = _netcdf_store(path, group)
+    except ImportError:  # xarray reads with h5netcdf or SciPy then
+        return xarray.open_dataset(path, group=group or None, **options)
+    return xarray.open_dataset(store, **options)
+
+
+def netcdf_groups(path: str) -> list[str]:
+    """Paths of all groups in a netCDF file, the outer ones first; that of the file itself is empty."""
+    try:
+        with contextlib.closing(_netcdf_store(path, "")) as store:
+            return list(_groups_below(store.ds))
+    except ImportError:
+        xarray = library("xarray", extra="xarray", what=f"reading {path}")
+        groups = xarray.open_groups(path, cache=False, decode_times=False)
+        for dataset in groups.values():
+            dataset.close()
+        return [group.strip("/") for group in groups]
+
+
+def _groups_below(group: Any, path: str = "") -> Iterator[str]:
+    yield path
+    for name, inner in group.groups.items():
+        yield from _groups_below(inner, f"{path}/{name}".strip("/"))
+
+
+def _netcdf_store(path: str, group: str) -> Any:
+    """Store of xarray for a group of a netCDF file; all stores of one version of a file share a handle."""
+    import netCDF4
+    from xarray.backends import CachingFileManager, NetCDF4DataStore
+    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK as LOCK
+
+    place = os.path.abspath(path)
+    handle = f"rankfold {os.getpid()} {file_version(place)}"
+    manager = CachingFileManager(netCDF4.Dataset, place, mode="r", lock=LOCK, manager_id=handle)
+    return NetCDF4DataStore(manager, group=group or None, mode="r", lock=LOCK)
+
+
 def require_regular_parts(path: str, dataset: Any) -> None:
     """Raise ``UnfitFileError`` unless other files that hold parts of an HDF5 dataset are regular."""
     parts = [name for name, *_ in dataset.external or ()]
     parts += [part.file_name for part in dataset.virtual_sources()] if dataset.is_virtual else []
     for part in sorted({*parts} - {"."}):
-        for place in (part, _beside(path, part)):  # relative to the working folder, or to that of the file
+        for place in (part, beside(path, part)):  # relative to the working folder, or to that of the file
             is_regular(place)
 
 
-def _beside(path: str | os.PathLike[str], name: str) -> str:
+def beside(path: str | os.PathLike[str], name: str) -> str:
+    """Path of a file that another one names by its place in the same folder, or by an absolute path."""
     return os.path.join(os.path.dirname(os.path.abspath(path)), name)
 
 
@@ -223,13 +276,14 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
         require_regular(store)
     group, _, leaf = name.rpartition("/")
     open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
-    # xarray chooses its engine by the ending of the name, and netCDF-4 is HDF5 under any name.
-    how = {"engine": "netcdf4"} if os.path.splitext(store)[1] in (".h5", ".hdf5") else {}
+    # netCDF-4 is HDF5 under any name, and xarray chooses its engine by the ending of the name.
+    if os.path.splitext(store)[1].lower() in (*NETCDF_SUFFIXES, ".h5", ".hdf5"):
+        open_ = open_netcdf
     try:
         try:
-            dataset = files.enter_context(open_(store, group=group or None, **how))
+            dataset = files.enter_context(open_(store, group=group))
         except ValueError:  # times in units that xarray does not decode, such as months, stay numbers
-            dataset = files.enter_context(open_(store, group=group or None, decode_times=False, **how))
+            dataset = files.enter_context(open_(store, group=group, decode_times=False))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"xarray cannot open {store}: {error}") from error
     if not leaf and len(dataset) == 1:
@@ -295,7 +349,7 @@ def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
         x = x[0]
     if isinstance(x, str | os.PathLike):
         x = (matching_files(os.fsdecode(x)) or [os.fsdecode(x)])[0]
-        if is_address(x) or ("::" not in x and not x.endswith((".nc", ".nc4"))):
+        if is_address(x) or ("::" not in x and not x.endswith(NETCDF_SUFFIXES)):
             x = None
     with contextlib.ExitStack() as files:
         data = None
