@@ -314,6 +314,12 @@ def load_with_checksum(path: Path) -> dict[str, Any] | None:
     return values  # type: ignore[no-any-return]
 
 
+def is_sealed(path: Path) -> bool:
+    """True if ``save_with_checksum`` wrote a file, and nobody has changed it since."""
+    values = load_json(path, dict)
+    return values is not None and values.pop(SEAL, None) == _seal_of(values)
+
+
 def _seal_of(values: Mapping[str, Any]) -> int:
     return checksum(json.dumps(values, sort_keys=True).encode())
 
