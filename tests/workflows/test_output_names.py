@@ -411,6 +411,23 @@ def test_links_among_results_of_a_workflow_are_never_replaced(here: Path) -> Non
     assert Path("kept/metrics.prom").read_bytes() != metrics
 
 
+@pytest.mark.parametrize("letter", ["n", "\u00e9", "\u4e2d"])
+@pytest.mark.parametrize(("door", "suffix"), [("report --out", ""), ("plot --out .png", ".png"), *(
+    (f"export --into {suffix}", suffix) for suffix in (".nc", ".csv", ".parquet"))])  # fmt: skip
+def test_a_file_may_have_the_longest_name(door: str, suffix: str, letter: str, here: Path) -> None:
+    name = letter * ((255 - len(suffix)) // len(letter.encode()))
+    run = rankfold(*DOORS[door](name))
+    assert run.exit_code == 0 and (here / f"{name}{suffix}").is_file(), run.output
+
+
+@pytest.mark.parametrize("door", ["export --into .nc", "export --into .csv", "export --into .parquet"])
+def test_a_name_that_is_not_utf_8_is_refused_by_files_that_cannot_have_it(door: str, here: Path) -> None:
+    before = contents(here)
+    run = rankfold(*DOORS[door](os.fsdecode(b"\xff\xfe")))
+    assert run.exit_code == 2 and "cannot be written: 'utf-8' codec can't encode" in run.stderr
+    assert contents(here) == before
+
+
 def test_own_pages_pictures_and_files_are_known_again(here: Path) -> None:
     for words in (
         ["report", "r.zarr"],

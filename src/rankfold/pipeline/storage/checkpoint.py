@@ -47,6 +47,13 @@ SEAL = "checksum"
 _RUN_FOLDER = re.compile(r"(state|scratch|result|rankfold)-[0-9a-f]{32}(\.zarr)?")
 
 
+FORBIDDEN = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG),
+)
+"""Errors of paths at which nothing can be written, whatever is tried."""
+
+
 @contextlib.contextmanager
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under ``path`` if the block ends without an error.
@@ -91,7 +98,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "is kept: free some space and give the same command again to go on from there. "
                 "With scratch= (--scratch) elsewhere it starts over."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
+        if error.errno in FORBIDDEN:
             name = "scratch" if (name_in_run(path) or "").startswith("rankfold-") else "out"
             raise OutputError(
                 f"cannot write {path}: {error.strerror}. Choose another {argument(name)}."
