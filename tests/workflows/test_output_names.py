@@ -324,6 +324,110 @@ def test_a_result_that_somebody_adds_to_during_the_run_stays(
     assert not lost(before, contents(here / "r.zarr")) and (here / "r.zarr" / "mine.txt").exists()
 
 
+OF_A_RUN = ("lock", "run.json", "request.json", "submitted.json", "jobs.json", "journal.jsonl", "report.html")
+"""Names of files of a run, which files of others may have too."""
+
+
+@pytest.mark.parametrize("text", ["precious", '{"attempts": [], "mine": "precious"}'])
+@pytest.mark.parametrize("name", [*OF_A_RUN, "logs/mine.log"])
+def test_a_folder_of_somebody_else_stays_though_its_files_are_called_as_those_of_a_run(
+    name: str, text: str, here: Path
+) -> None:
+    place = here / "new.zarr.run" / name
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    spoiled = X.copy()
+    spoiled[5, 5] = np.nan
+    np.save("spoiled.npy", spoiled)
+    before = contents(here)
+    for words in (["x.npy"], ["x.npy", "--overwrite"], ["spoiled.npy"]):
+        run = rankfold("pca", *words, "--rank", "2", "--out", "new.zarr")
+        assert run.exit_code == 2 and "which is of no run" in run.stderr
+        assert contents(here) == before
+
+
+def test_a_run_that_has_failed_leaves_files_of_others_in_its_folder(here: Path) -> None:
+    assert rankfold("pca", "x.npy", "--rank", "2", "--out", "new.zarr").exit_code == 0
+    shutil.rmtree("new.zarr")
+    own, theirs = Path("new.zarr.run/logs/worker-0.log"), [Path("new.zarr.run/logs/mine.log")]
+    own.parent.mkdir()
+    theirs += [Path("new.zarr.run/report.html"), Path("new.zarr.run/notes.txt")]
+    for path in (own, *theirs):
+        path.write_text("precious")
+    spoiled = X.copy()
+    spoiled[5, 5] = np.nan
+    np.save("spoiled.npy", spoiled)
+    assert rankfold("pca", "spoiled.npy", "--rank", "2", "--out", "new.zarr").exit_code == 4
+    left = {path for path in Path("new.zarr.run").rglob("*") if path.is_file()}
+    assert left == {*theirs} and all(path.read_text() == "precious" for path in theirs)
+
+
+def test_a_run_that_was_killed_before_it_wrote_anything_begins_again(here: Path) -> None:
+    Path("new.zarr.run").mkdir()
+    Path("new.zarr.run/lock").touch()
+    assert rankfold("pca", "x.npy", "--rank", "2", "--out", "new.zarr").exit_code == 0
+
+
+@pytest.mark.parametrize("what", ["text", "facts", "link"])
+@pytest.mark.parametrize("name", ["flow.json", "flow.lock"])
+def test_files_of_others_among_results_stay_though_they_are_called_as_those_of_a_workflow(
+    name: str, what: str, here: Path
+) -> None:
+    place = here / "results" / name
+    place.parent.mkdir()
+    if what == "link":
+        place.symlink_to("../x.npy")
+    else:
+        place.write_text("precious" if what == "text" else '{"mine": "precious"}')
+    words = flow("results")
+    before = contents(here)
+    run = rankfold(*words)
+    assert run.exit_code == 2 and f"{name} was not made by rankfold" in run.stderr
+    assert contents(here) == before
+    place.rename("aside")
+    assert rankfold(*words).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["flow.json", "flow.lock"])
+def test_a_damaged_file_of_a_workflow_is_known_by_the_other(name: str, here: Path) -> None:
+    words = flow("results")
+    assert rankfold(*words).exit_code == 0
+    Path("results", name).write_text("damaged")
+    assert rankfold(*words).exit_code == 0
+
+
+def test_links_among_results_of_a_workflow_are_never_replaced(here: Path) -> None:
+    words = flow("results")
+    assert rankfold(*words).exit_code == 0
+    Path("kept").mkdir()
+    for name in ("flow.json", "metrics.prom"):
+        Path("results", name).rename(Path("kept", name))
+        Path("results", name).symlink_to(f"../kept/{name}")
+    record, metrics = (Path("kept", name).read_bytes() for name in ("flow.json", "metrics.prom"))
+    assert rankfold(*words).exit_code == 0
+    (aside,) = Path("results").glob("flow.json.*")
+    assert os.readlink(aside) == "../kept/flow.json" and Path("kept/flow.json").read_bytes() == record
+    assert os.readlink("results/metrics.prom") == "../kept/metrics.prom"
+    assert Path("kept/metrics.prom").read_bytes() != metrics
+
+
+@pytest.mark.parametrize("letter", ["n", "\u00e9", "\u4e2d"])
+@pytest.mark.parametrize(("door", "suffix"), [("report --out", ""), ("plot --out .png", ".png"), *(
+    (f"export --into {suffix}", suffix) for suffix in (".nc", ".csv", ".parquet"))])  # fmt: skip
+def test_a_file_may_have_the_longest_name(door: str, suffix: str, letter: str, here: Path) -> None:
+    name = letter * ((255 - len(suffix)) // len(letter.encode()))
+    run = rankfold(*DOORS[door](name))
+    assert run.exit_code == 0 and (here / f"{name}{suffix}").is_file(), run.output
+
+
+@pytest.mark.parametrize("door", ["export --into .nc", "export --into .csv", "export --into .parquet"])
+def test_a_name_that_is_not_utf_8_is_refused_by_files_that_cannot_have_it(door: str, here: Path) -> None:
+    before = contents(here)
+    run = rankfold(*DOORS[door](os.fsdecode(b"\xff\xfe")))
+    assert run.exit_code == 2 and "cannot be written: 'utf-8' codec can't encode" in run.stderr
+    assert contents(here) == before
+
+
 def test_own_pages_pictures_and_files_are_known_again(here: Path) -> None:
     for words in (
         ["report", "r.zarr"],

@@ -27,6 +27,9 @@ from rankfold.pipeline.text import shell_words
 HEAD_BYTES = 2**16
 """Number of bytes at the beginning of a file in which its mark must be."""
 
+DRAFT_LENGTH = 50
+"""Characters of the name of a file that the name of its draft repeats; UTF-8 has up to 4 bytes for each."""
+
 APPEARED = "came to be while it was made, and was not made by this command"
 """End of a message: a name that was free when the work began is now taken."""
 
@@ -76,14 +79,15 @@ class FileOutput:
         OutputError
             It cannot be written, or something else took the name in the meantime, which stays as it is.
         """
-        draft = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
+        # The beginning of the name alone: a name of 255 bytes leaves no room for more.
+        draft = self.path.with_name(f".{self.path.name[:DRAFT_LENGTH]}.{uuid.uuid4().hex}")
         try:
             yield draft
             flush(draft)
             publish_file(draft, self)
         except RankfoldError:
             raise
-        except OSError as error:
+        except (OSError, UnicodeEncodeError) as error:  # libraries open no name that is not UTF-8
             raise OutputError(f"{self.path} cannot be written: {error}") from error
         finally:
             remove(draft)

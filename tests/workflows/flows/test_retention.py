@@ -196,6 +196,25 @@ def test_a_lost_list_costs_no_result(flow: Path) -> None:
     assert ranks(flow) == [4, 5, 6] and len(list(folder_of(flow).glob("0*"))) == 3
 
 
+@pytest.mark.parametrize("text", ["precious", '{"mine": 1}', '{"keep": "x", "results": [1]}'])
+@pytest.mark.parametrize("keep", ["3", "1"])
+def test_a_list_of_somebody_else_is_never_replaced(flow: Path, text: str, keep: str) -> None:
+    changed(flow, ("keep: 3", f"keep: {keep}"))
+    made(flow, 2)
+    for place in folder_of(flow).glob("*"):
+        place.unlink()
+    folder_of(flow).mkdir(exist_ok=True)
+    theirs = folder_of(flow) / "earlier.json"
+    theirs.write_text(text)
+    run = rankfold("run", changed(flow, ("rank: 2", "rank: 3")))
+    assert theirs.read_text() == text
+    if keep == "1":
+        assert run.exit_code == 0 and ranks(flow) == [3]
+    else:
+        assert run.exit_code == 2 and "earlier.json was not made by rankfold" in run.stderr
+        assert ranks(flow) == [2]
+
+
 def test_a_damaged_result_is_not_kept(flow: Path, caplog: pytest.LogCaptureFixture) -> None:
     made(flow, 2)
     chunk = flow.parent / "results" / "components.zarr" / "scores" / "c" / "0" / "0"

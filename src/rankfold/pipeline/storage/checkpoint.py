@@ -47,6 +47,13 @@ SEAL = "checksum"
 _RUN_FOLDER = re.compile(r"(state|scratch|result|rankfold)-[0-9a-f]{32}(\.zarr)?")
 
 
+FORBIDDEN = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG),
+)
+"""Errors of paths at which nothing can be written, whatever is tried."""
+
+
 @contextlib.contextmanager
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under ``path`` if the block ends without an error.
@@ -91,7 +98,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "is kept: free some space and give the same command again to go on from there. "
                 "With scratch= (--scratch) elsewhere it starts over."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
+        if error.errno in FORBIDDEN:
             name = "scratch" if (name_in_run(path) or "").startswith("rankfold-") else "out"
             raise OutputError(
                 f"cannot write {path}: {error.strerror}. Choose another {argument(name)}."
@@ -312,6 +319,12 @@ def load_with_checksum(path: Path) -> dict[str, Any] | None:
     if values is not None and SEAL in values and values.pop(SEAL) != _seal_of(values):
         return None
     return values  # type: ignore[no-any-return]
+
+
+def is_sealed(path: Path) -> bool:
+    """True if ``save_with_checksum`` wrote a file, and nobody has changed it since."""
+    values = load_json(path, dict)
+    return values is not None and values.pop(SEAL, None) == _seal_of(values)
 
 
 def _seal_of(values: Mapping[str, Any]) -> int:

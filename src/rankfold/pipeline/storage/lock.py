@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import socket
 import time
 import uuid
@@ -23,6 +24,9 @@ from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
 
 HOLDER_LENGTH = 2**12
 """Characters of a lock file that are read, enough for the description of its holder."""
+
+_TEXT = re.compile(r"process \d+ on .+\n([0-9a-f]{32}\n)?")
+"""Pattern of the content of a lock file."""
 
 PATIENCE = 2.0
 """Seconds to retry: processes that only inspect a lock hold it briefly, so one refusal proves nothing."""
@@ -61,9 +65,20 @@ class Lock:
             )
 
 
+def is_lock(path: Path) -> bool:
+    """True if ``hold_lock`` wrote a file; False for an empty file, which anybody may have made."""
+    try:
+        return _TEXT.fullmatch(read_text(path, HOLDER_LENGTH)) is not None
+    except (OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
 def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
-    """Hold the lock file of an output during the block; ``LockedError`` if another process holds it."""
+    """Hold the lock file of an output during the block; ``LockedError`` if another process holds it.
+
+    Its content is replaced, so the caller has made sure that rankfold wrote the file: see ``is_lock``.
+    """
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():
             move_aside(path)

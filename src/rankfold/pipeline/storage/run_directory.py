@@ -24,11 +24,12 @@ from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.durable import flush, flush_tree, rename_durably, rename_new
 from rankfold.pipeline.errors import LockedError, OutputError
-from rankfold.pipeline.outputs import APPEARED, publish_folder
+from rankfold.pipeline.outputs import APPEARED, carries, publish_folder
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     give_way,
+    is_sealed,
     load_json,
     load_with_checksum,
     move_aside,
@@ -37,7 +38,7 @@ from rankfold.pipeline.storage.checkpoint import (
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
-from rankfold.pipeline.storage.lock import Lock, hold_lock
+from rankfold.pipeline.storage.lock import Lock, hold_lock, is_lock
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, not_ours, remove_drafts, request_in
 from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
@@ -58,8 +59,14 @@ _OF_REQUEST = re.compile(r"(state|scratch)-[0-9a-f]{32}|result-[0-9a-f]{32}\.zar
 _OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
 """Names of folders with TLS keys, as ``tempfile.mkdtemp`` makes them."""
 
-_OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl", "report.html")
-"""Files by which the folder of a run is recognized."""
+_OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl")
+"""Files that a run has in its folder."""
+
+PAGE, PAGE_MARK = "report.html", " · rankfold</title>"
+"""Name of the report in the folder of a run, and text by which a page of rankfold is recognized."""
+
+_LOG = re.compile(r"(worker|srun|rf|rankfold)-.+\.(log|out|err)")
+"""Names of logs of workers and jobs."""
 
 Difference = Callable[[dict[str, Any], dict[str, Any]], str]
 
@@ -161,7 +168,7 @@ class RunDirectory:
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
             make_own_folder(self.folder)
-            self._require_known()
+            self.require_known()
         require_own(self.folder)
         with hold_lock(self.folder / "lock", self.output) as lock:
             self._put_back()
@@ -200,15 +207,17 @@ class RunDirectory:
             )
         move_aside(self.folder)
 
-    def _require_known(self) -> None:
-        """Raise if the folder exists but belongs to no run: its files are foreign."""
-        names = os.listdir(self.folder)
-        known = (name for name in names if name in (*_OF_RUN, "logs") or _OF_REQUEST.fullmatch(name))
-        if names and next(known, None) is None:
-            raise OutputError(
-                f"{self.folder} is where the run has to be, and holds {min(names)}, which is of no run. "
-                "Choose another out= (--out), or move that folder away"
-            )
+    def require_known(self) -> None:
+        """Raise if the folder exists but belongs to no run: its files are foreign, whatever their names."""
+        entries = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        if not any(map(_is_of_run, entries)):
+            for path in entries:
+                if path.name == "lock" and path.is_file() and not path.stat().st_size:
+                    continue  # a run was killed before it wrote anything
+                raise OutputError(
+                    f"{self.folder} is where the run has to be, and holds {path.name}, which is of no run. "
+                    "Choose another out= (--out), or move that folder away"
+                )
 
     def _join_scratch(self) -> None:
         """Check that the folders of state, scratch and result belong together; else make all of them anew."""
@@ -361,10 +370,11 @@ class RunDirectory:
             return
         self.clear()
         for log in (self.folder / "logs").glob("*"):
-            if log.suffix in (".log", ".out", ".err"):
+            if _LOG.fullmatch(log.name):
                 remove(log)
         remove_empty(self.folder / "logs")
-        for name in _OF_RUN:
+        page = self.folder / PAGE
+        for name in (*_OF_RUN, PAGE) if page.is_file() and carries(PAGE_MARK)(page) is None else _OF_RUN:
             if (path := self.folder / name).is_file():
                 remove(path)
         remove_empty(self.folder)
@@ -392,6 +402,20 @@ class RunDirectory:
             noted[name] = [*others, *({**facts, "run": self.request} for facts in attempts)]
         record["plan"] = {**plan, "run": self.request}
         save_json(self.record, record, durable=False)
+
+
+def _is_of_run(path: Path) -> bool:
+    """True if something in a folder shows by its content, or by a digest in its name, that a run made it.
+
+    Then the folder is that of a run, in which other files may be damaged.
+    """
+    if path.name == "lock":
+        return is_lock(path)
+    if path.name in ("request.json", "submitted.json"):
+        return is_sealed(path)
+    if path.name == "run.json":
+        return any("run" in attempt for attempt in load_record(path)["attempts"])
+    return _OF_REQUEST.fullmatch(path.name) is not None
 
 
 def scratch_of_runs(folder: Path, scratch: Path) -> list[Path]:

@@ -22,8 +22,9 @@ from rankfold._version import __version__
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.machine import command_line
 from rankfold.pipeline.regular import read_text
-from rankfold.pipeline.storage.checkpoint import load_with_checksum, save_with_checksum
+from rankfold.pipeline.storage.checkpoint import load_with_checksum, move_aside, save_with_checksum
 from rankfold.pipeline.storage.journal import is_number, is_text
+from rankfold.pipeline.storage.lock import is_lock
 
 LOG = logging.getLogger("rankfold")
 
@@ -44,13 +45,42 @@ def now() -> str:
 
 def read_record(outputs: Path) -> dict[str, Any]:
     """Values in ``flow.json``; empty if there is none, or if it is damaged, which is logged."""
-    path = outputs / RECORD
+    values = _values_at(outputs / RECORD)
+    if values is None and os.path.lexists(outputs / RECORD):
+        _tell_of_damage(outputs / RECORD)
+    return values or {}
+
+
+def _values_at(path: Path) -> dict[str, Any] | None:
     values = load_with_checksum(path)
-    if values is not None and isinstance(values.get("workflow"), str):
-        return values
-    if os.path.lexists(path):
-        _tell_of_damage(path)
-    return {}
+    return values if values is not None and isinstance(values.get("workflow"), str) else None
+
+
+def require_own_record(outputs: Path) -> None:
+    """Raise ``OutputError`` if ``flow.json`` or ``flow.lock`` in a folder of results is of somebody else."""
+    recognized = _values_at(outputs / RECORD) is not None
+    require_own_files(outputs / RECORD, outputs / LOCK, recognized=recognized)
+
+
+def require_own_files(note: Path, lock: Path, *, recognized: bool) -> None:
+    """Raise ``OutputError`` if a note that is to be written, or its lock file, is of somebody else.
+
+    ``recognized`` is True if rankfold wrote the note that is there. It writes both, so if one is recognized,
+    the other may be damaged, and is made again.
+    """
+    if recognized or is_lock(lock):
+        return
+    for path in (note, lock):
+        if os.path.lexists(path) and not (path == lock and _is_empty(lock)):
+            raise OutputError(
+                f"{path} was not made by rankfold, and a workflow keeps such a file among its results. "
+                "Choose other outputs, or move that file away"
+            )
+
+
+def _is_empty(lock: Path) -> bool:
+    """True for the lock file of a process that was killed before it wrote its name."""
+    return lock.is_file() and not lock.is_symlink() and not lock.stat().st_size
 
 
 def _is_list_of_text(value: object) -> bool:
@@ -201,6 +231,8 @@ class Record:
                 stage["state"] = "interrupted"
         self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
         self.values |= {"steps": steps, "text": read_text(file), "command": command_line()}
+        if (self.outputs / RECORD).is_symlink():
+            move_aside(self.outputs / RECORD)
         self.save()
 
     def begin(

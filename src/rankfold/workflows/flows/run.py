@@ -29,7 +29,7 @@ from rankfold.workflows.flows.plan import (
     require_no_store,
     survey,
 )
-from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.record import LOCK, Record, require_own_record
 from rankfold.workflows.flows.retention.earlier import EarlierResults, rows_of
 from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
@@ -145,6 +145,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
     try:
         with disk_errors(outputs):
             outputs.mkdir(parents=True, exist_ok=True)
+        require_own_record(outputs)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(hold_lock(outputs / LOCK, outputs))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import calendar
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -75,7 +76,7 @@ METRICS = (*OF_RUNS.values(), STAGES, FREE, *OF_STAGES.values(), EARLIER, QUALIT
 
 def write_metrics(record: Record) -> None:
     """Write ``metrics.prom``. If that fails, the failure is logged, and the run continues."""
-    path = record.outputs / FILE
+    path = Path(os.path.realpath(record.outputs / FILE))  # the target of a link, as for all that is written
     try:
         if is_regular(path) and not read_bounded(path, TABLE_BYTES).startswith(OWN.encode()):
             LOG.warning("%s is not of a workflow, so no metrics are written", path)

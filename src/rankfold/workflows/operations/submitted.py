@@ -21,14 +21,15 @@ from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profi
 from rankfold.cluster.slurm.queue import ask_again, list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import ClusterError, OutputError
-from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
+from rankfold.pipeline.storage.checkpoint import disk_errors, load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.lock import hold_lock
+from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.text import shell_words
 from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK as RUNNING
-from rankfold.workflows.flows.record import now
+from rankfold.workflows.flows.record import now, require_own_files, require_own_record
 from rankfold.workflows.operations.lock_owner import holder_of
 
 NOTE = "submitted.json"
@@ -65,7 +66,7 @@ class Submission:
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
         """The submission noted in a folder of results; None if there is none."""
-        facts = load_json(outputs / NOTE, dict) or {}
+        facts = load_with_checksum(outputs / NOTE) or {}
         is_whole = facts.keys() == set(cls.__slots__) and all(
             isinstance(fact, str) for fact in facts.values()
         )
@@ -128,12 +129,14 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
         raise OutputError(f"{outputs} is being written already, by {holder}. Wait for it")
     with disk_errors(outputs):
         outputs.mkdir(parents=True, exist_ok=True)
+    require_own_record(outputs)
+    require_own_files(outputs / NOTE, outputs / LOCK, recognized=Submission.of(outputs) is not None)
     with hold_lock(outputs / LOCK, outputs):
         require_no_job(name, file)
         job = submit(script, profile, PREFIX + name)
         log = str(outputs / log_name(workflow.flow.workflow, job))
         submission = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
-        save_json(outputs / NOTE, asdict(submission))
+        save_with_checksum(outputs / NOTE, asdict(submission))
     return submission
 
 
@@ -141,17 +144,18 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
     """Submit a command to SLURM, and note the job next to its output; raises if a job of it runs or waits."""
     require_commands(profile.name, "sbatch", "squeue")
     require_no_job(job_name(name, out), out)
-    run = out.absolute().with_name(out.name + ".run")
-    if holder := holder_of(run / "lock"):
+    run = RunDirectory.beside(out.absolute(), None, "")
+    run.require_known()
+    if holder := holder_of(run.folder / "lock"):
         raise OutputError(
             f"{out} is being written already, by {holder}. Wait for it, or choose another --out"
         )
     job = submit(script, profile, PREFIX + job_name(name, out))
     log = os.path.abspath(log_name(name, job))
     submission = Submission("", job, log, profile.name, socket.gethostname(), now())
-    with disk_errors(run):
-        run.mkdir(parents=True, exist_ok=True)
-    save_json(run / NOTE, asdict(submission))
+    with disk_errors(run.folder):
+        run.folder.mkdir(parents=True, exist_ok=True)
+    save_with_checksum(run.folder / NOTE, asdict(submission))
     return submission
 
 

@@ -30,6 +30,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     quiet,
 )
 from rankfold.pipeline.outputs import FileOutput, carries, file_output, head_of
+from rankfold.pipeline.storage.run_directory import PAGE_MARK
 from rankfold.pipeline.text import Lines, harmless, json_text, printable
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ GAP = 24
 NARROW = WIDTH // 2
 """Width of a picture for a narrow screen, in pixels."""
 
-OURS = carries(" · rankfold</title>")
+OURS = carries(PAGE_MARK)
 """Function of a path: None for a page that rankfold made, else a message that it is none."""
 
 

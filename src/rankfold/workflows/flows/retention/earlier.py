@@ -30,6 +30,7 @@ from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError
 from rankfold.pipeline.regular import TABLE_BYTES, read_bounded
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, save_with_checksum
+from rankfold.pipeline.storage.journal import is_text
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, damage_of, foreign_entries
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.result import Result
@@ -108,10 +109,11 @@ class EarlierResults:
         OutputError, DiskSpaceError
             It cannot be kept. The result stays as it is.
         """
-        if most == 1 and not (self.folder / INDEX).exists():
+        if most == 1 and self._index() is None:
             return
         with self._disk_errors():
             self.folder.mkdir(exist_ok=True)
+            self._require_own()
             self._tidy()
             entries, seal = self._entries(), content_digest(self.result)
             if most == 1 or not seal or (entries and entries[-1].seal == seal):
@@ -134,12 +136,12 @@ class EarlierResults:
 
     def finish(self) -> None:
         """Remove surplus results, now that the newest is in its place, and leftovers of a kill."""
-        index = load_with_checksum(self.folder / INDEX)
+        index = self._index()
         if index is None:
             return
         try:
             self._tidy()
-            most, entries = int(index.get("keep", 1)), self.all()
+            most, entries = index["keep"], self.all()
             for entry in entries[: max(0, len(entries) - (most - 1))]:
                 self._remove(entry)
             if (entries := self._entries()) or most > 1:
@@ -152,9 +154,31 @@ class EarlierResults:
 
     def _entries(self) -> list[EarlierResult]:
         """Results that are listed and exist, the oldest first."""
-        listed = (load_with_checksum(self.folder / INDEX) or {}).get("results", {})
+        listed = (self._index() or {"results": {}})["results"]
         entries = [EarlierResult(self.folder / name, **facts) for name, facts in listed.items()]
         return sorted((one for one in entries if one.is_own()), key=lambda one: one.number)
+
+    def _index(self) -> dict[str, Any] | None:
+        """The list of results, and how many of them are kept; None if it is missing, damaged or foreign."""
+        index = load_with_checksum(self.folder / INDEX)
+        is_own = index is not None and isinstance(index.get("keep"), int) and _is_list(index.get("results"))
+        return index if is_own else None
+
+    def _require_own(self) -> None:
+        """Raise ``OutputError`` if the file of the list is of somebody else.
+
+        A damaged list lies next to the results that it listed, and is made again.
+        """
+        path = self.folder / INDEX
+        if (
+            os.path.lexists(path)
+            and self._index() is None
+            and not any(map(NAME.fullmatch, os.listdir(self.folder)))
+        ):
+            raise OutputError(
+                f"{path} was not made by rankfold, and earlier results are listed in such a file. The result "
+                "that is to be replaced stays as it is. Move that file away, or set keep: 1"
+            )
 
     def _save(self, entries: list[EarlierResult], most: int) -> None:
         facts = {one.path.name: {k: v for k, v in asdict(one).items() if k != "path"} for one in entries}
@@ -224,6 +248,18 @@ def rows_of(result: Path) -> int | None:
         if isinstance(shape, list) and shape:
             return int(shape[0])
     return None
+
+
+def _is_list(results: object) -> bool:
+    """True for facts of earlier results by name, as the list of them has."""
+    return isinstance(results, dict) and all(
+        isinstance(one, dict)
+        and one.keys() == {"seal", "made", "rows"}
+        and is_text(one["seal"])
+        and is_text(one["made"])
+        and isinstance(one["rows"], int | None)
+        for one in results.values()
+    )
 
 
 def _made(result: Path) -> str:
