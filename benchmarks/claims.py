@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 import rankfold as rf
-from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.machine import core_type
 
 Array = npt.NDArray[np.float64]
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 import rankfold as rf
-from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.machine import core_type
 
 Array = npt.NDArray[Any]
 

@@ -27,7 +27,7 @@ import numpy as np
 from matrices import COLUMNS, matrix
 
 import rankfold as rf
-from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.machine import core_type
 
 RANK = 50
 BUDGET = "512MiB"

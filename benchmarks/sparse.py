@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from scipy.linalg import blas
 from sparse_matrices import KINDS, matrix, normalized
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.sparse.gram import add_gram
 from rankfold.kernels.sparse.products import add_columns, column_order, multiply_rows, order_columns
 from rankfold.kernels.sparse.slabs import cut_block, join_slabs, slab_shape

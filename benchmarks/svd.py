@@ -322,7 +322,7 @@ def main() -> None:
         return
     from matrices import matrix
 
-    from rankfold.pipeline.blas import core_type
+    from rankfold.pipeline.machine import core_type
 
     store, sigma = matrix(arguments.folder, "spiked", arguments.rows)
     limits = [run(LIMIT, store)["seconds"]]

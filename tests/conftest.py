@@ -70,7 +70,7 @@ def _global_draws() -> None:
 def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The matrix of the demo: half a million image patches, 408 MB."""
     pytest.importorskip("sklearn", reason="the demo's photographs come with scikit-learn")
-    from rankfold.workflows.patches import sample_photographs, write_patches
+    from rankfold.workflows.demo import sample_photographs, write_patches
 
     store = tmp_path_factory.mktemp("demo") / "patches.zarr"
     write_patches(store, sample_photographs())

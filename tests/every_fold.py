@@ -13,19 +13,14 @@ from scipy.sparse import csr_array
 import rankfold as rf
 from rankfold.methods.kmeans.batches import batch_pass
 from rankfold.methods.kmeans.iteration import far_rows, step_pass
-from rankfold.methods.kmeans.layout import Layout
-from rankfold.methods.kmeans.passes import SamplePass
-from rankfold.methods.model.kept_rows import KeepRows
-from rankfold.methods.parts.column_statistics import ColumnStatistics
-from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.scratch_gram import NarrowGram, NarrowR
+from rankfold.methods.kmeans.passes import Layout, SamplePass
+from rankfold.methods.model.update import KeepRows
+from rankfold.methods.parts.combination import Combination, NarrowGram, NarrowR
+from rankfold.methods.parts.conditioned import Centering, ColumnStatistics
 from rankfold.methods.parts.sparse_panels import SparseStatistics
 from rankfold.methods.svd.completion.completion import Completion
 from rankfold.methods.svd.completion.low_rank_model import as_arrays, row_model
-from rankfold.methods.svd.passes.dense import PanelPass
-from rankfold.methods.svd.passes.sparse import SparsePass
-from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
+from rankfold.methods.svd.passes import PanelPass, SparseGramPass, SparsePass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass, gram_panels
 from rankfold.methods.svd.solvers.preconditioned import (
@@ -34,7 +29,7 @@ from rankfold.methods.svd.solvers.preconditioned import (
     PreconditionedGram,
     Preconditioner,
 )
-from rankfold.methods.svd.solvers.sketch_pass import SketchPass, SketchSizes
+from rankfold.methods.svd.solvers.sketch import SketchPass, SketchSizes
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.storage.checkpoint import save_arrays
 from rankfold.pipeline.storage.scratch import ScratchMatrix

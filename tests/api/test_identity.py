@@ -9,7 +9,7 @@ import pytest
 
 import rankfold as rf
 from rankfold.api.execute import identity_of
-from rankfold.api.identity import argument_of, difference_of
+from rankfold.api.finished import argument_of, difference_of
 from rankfold.methods.nmf.arguments import NMF
 from rankfold.methods.registry import Method
 from rankfold.methods.svd.arguments import SVD

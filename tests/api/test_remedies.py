@@ -1,7 +1,7 @@
 """What a message advises is tried: each argument or command that a refusal names gets further.
 
 An argument that helps is named both ways, ``name=value (--name value)``, and a command in backticks, see
-``rankfold.pipeline.wording``. The tests take them from the message, whatever it says, and do nothing else.
+``rankfold.pipeline.errors``. The tests take them from the message, whatever it says, and do nothing else.
 """
 
 from __future__ import annotations

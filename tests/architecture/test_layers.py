@@ -166,7 +166,7 @@ def test_sweeps_alone_make_tasks() -> None:
         if file in ("pipeline/engine/sweep.py", "pipeline/engine/pair_sweep.py"):
             of_graphs = {f"dask.highlevelgraph.{name}" for name in ("HighLevelGraph", "MaterializedLayer")}
             assert {m for m, _ in dask} <= {"dask.delayed.Delayed", "dask.delayed.delayed", *of_graphs}
-        elif file == "pipeline/engine/team/team.py":
+        elif file == "pipeline/engine/team.py":
             assert {m for m, _ in dask} <= {"dask.annotate", "dask.delayed.Delayed", "dask.delayed.delayed"}
         elif file.startswith("pipeline/formats/"):
             assert all(m.startswith("dask.array") for m, _ in dask), f"{file} imports {dask}"

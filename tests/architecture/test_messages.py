@@ -1,4 +1,4 @@
-"""Messages name arguments both ways, so that each door shows its own; see ``rankfold.pipeline.wording``."""
+"""Messages name arguments both ways, so that each door shows its own; see ``rankfold.pipeline.errors``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rankfold
-from rankfold.pipeline.wording import in_python
+from rankfold.pipeline.errors import in_python
 
 SOURCE = Path(rankfold.__file__).parent
 LAYERS = ("api", "methods", "pipeline", "estimators", "settings")

@@ -82,7 +82,7 @@ FACTS = {
 """Files that name facts, arrays or sweeps of several methods, which are called like a method."""
 
 WORDS = {
-    "api/identity.py": 1,
+    "api/finished.py": 1,
     "cluster/doctor/job.py": 1,
     "estimators/embeddings/embedding.py": 1,
     "estimators/embeddings/tsne.py": 1,
@@ -94,13 +94,13 @@ WORDS = {
     "methods/nystroem/arguments.py": 1,
     "methods/nystroem/nystroem.py": 1,
     "methods/partitions/merge.py": 1,
-    "methods/partitions/refinement/search.py": 1,
+    "methods/partitions/refinement.py": 1,
     "methods/partitions/search.py": 1,
     "methods/spectral/spectral.py": 2,
     "methods/spectral/transform.py": 1,
     "methods/tsne/tsne.py": 1,
     "methods/umap/arguments.py": 1,
-    "methods/umap/warm.py": 1,
+    "methods/umap/layout.py": 1,
     "pipeline/data/named_objects.py": 2,
     "pipeline/exporting/cells.py": 1,
     "pipeline/exporting/plots/row_columns.py": 3,

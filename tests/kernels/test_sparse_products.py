@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.sparse.products import (
     PIECE,
     add_columns,

@@ -19,13 +19,16 @@ from hypothesis import strategies as st
 import rankfold
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.units import format_bytes
-from rankfold.workflows.demo import RANK, crop_of, reconstruct, run_demo
-from rankfold.workflows.patches import (
+from rankfold.workflows.demo import (
     CHUNK_ROWS,
     COLUMNS,
+    RANK,
     SIDE,
     Photograph,
+    crop_of,
     patch_blocks,
+    reconstruct,
+    run_demo,
     sample_photographs,
     write_patches,
 )

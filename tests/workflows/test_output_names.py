@@ -26,7 +26,7 @@ from rankfold.pipeline.importing import tiles
 from rankfold.pipeline.storage import run_directory
 from rankfold.workflows import demo
 from rankfold.workflows.cli import app
-from rankfold.workflows.patches import Photograph
+from rankfold.workflows.demo import Photograph
 
 X = np.random.default_rng(0).random((120, 12))
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rankfold.api.finished import finished_result, result_that_came
-from rankfold.api.identity import difference_of_runs
+from rankfold.api.finished import difference_of_runs, finished_result, result_that_came
 from rankfold.api.where import GrowOptions, RunOptions
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
@@ -23,15 +22,21 @@ from rankfold.methods.growth.growth import grow
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task, absences_of, make_plan
 from rankfold.methods.warm import MethodWarmup
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.absence import REFUSAL, Absence
 from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.engine.durability import Background, FilePolicy
 from rankfold.pipeline.engine.memory import bound_heaps, watched_memory
 from rankfold.pipeline.engine.run import Progress, Run, values_in
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
-from rankfold.pipeline.machine import machine_facts
+from rankfold.pipeline.errors import (
+    DamagedStateError,
+    DataError,
+    InputError,
+    OutputError,
+    argument,
+    in_python,
+)
+from rankfold.pipeline.machine import machine_facts, one_blas_thread
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
 from rankfold.pipeline.storage.manifest import (
@@ -42,7 +47,6 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 from rankfold.pipeline.text import printable
-from rankfold.pipeline.wording import argument, in_python
 
 if TYPE_CHECKING:
     from rankfold.cluster.queues.system import JobScript

@@ -1,10 +1,8 @@
 """scikit-learn's estimators over rankfold: the same parameters and attributes, for matrices of any size.
 
-    principal_components   PCA
+    principal_components   PCA; IncrementalPCA
     truncated              TruncatedSVD
-    incremental            IncrementalPCA
-    nonnegative            NMF
-    minibatch              MiniBatchNMF
+    nonnegative            NMF; MiniBatchNMF
     neighbors              NearestNeighbors, KNeighborsTransformer
     search                 common parts of neighbor estimators; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
@@ -33,14 +31,12 @@ from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbed
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.tsne import TSNE
 from rankfold.estimators.embeddings.umap import UMAP
-from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.kernels.fourier import RBFSampler
 from rankfold.estimators.kernels.kernel_pca import KernelPCA
 from rankfold.estimators.kernels.nystroem import Nystroem
-from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
-from rankfold.estimators.nonnegative import NMF
-from rankfold.estimators.principal_components import PCA
+from rankfold.estimators.nonnegative import NMF, MiniBatchNMF
+from rankfold.estimators.principal_components import PCA, IncrementalPCA
 from rankfold.estimators.search import RadiusNeighborsTransformer
 from rankfold.estimators.truncated import TruncatedSVD
 

@@ -21,7 +21,7 @@ from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
 from rankfold.methods.kmeans.arguments import DEFAULT_STARTS
 from rankfold.methods.kmeans.batches import move_centers
 from rankfold.methods.kmeans.start import inertia_of
-from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.machine import one_blas_thread
 
 STARTS = {"k-means++": "k-means||", "random": "sample"}
 """Values of ``init`` of ``rankfold.kmeans``, by scikit-learn's names."""

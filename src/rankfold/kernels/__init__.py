@@ -16,6 +16,6 @@
 
 Each folder is a family of kernels. A module there holds contracts: functions whose docstrings fix what is
 computed, with reference bodies in NumPy. Tuned bodies of the same names lie in its subfolders ``cpu`` (numba)
-and ``gpu`` (CuPy). ``_dispatch.py`` joins both, ``_compiled.py`` keeps compiled loops on disk, and
-``_layouts.py`` brings arrays into the order that a loop reads. Imports nothing of ours outside this folder.
+and ``gpu`` (CuPy). ``_dispatch.py`` joins both and brings arrays into the order that a loop reads;
+``_compiled.py`` keeps compiled loops on disk. Imports nothing of ours outside this folder.
 """

@@ -13,6 +13,6 @@ options      options that commands share
 messages     messages that name options as keys of a workflow file; aligned tables
 results      final lines that commands and stages print
 reporting    how a command ends: messages, exit codes, signals
-demo         patches of two photographs, from pixels to pictures of their components
-patches      the matrix of these patches
+demo         patches of two photographs, from pixels to pictures of their components; the matrix of these
+             patches
 """

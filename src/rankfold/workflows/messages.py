@@ -9,9 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rankfold.methods.registry import methods
-from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
+from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError, in_command
 from rankfold.pipeline.text import Lines, printable
-from rankfold.pipeline.wording import in_command
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}

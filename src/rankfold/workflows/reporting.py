@@ -11,9 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
+from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError, in_command
 from rankfold.pipeline.text import Lines, harmless, printable
-from rankfold.pipeline.wording import in_command
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM and other systems ask a process to end."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rankfold.methods.headline import headline_of_factors
 from rankfold.methods.registry import METHODS
+from rankfold.pipeline.errors import in_command
 from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.text import Lines
-from rankfold.pipeline.wording import in_command
 
 if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result

@@ -16,7 +16,7 @@ from reference import same_bytes
 
 import rankfold as rf
 from rankfold.cluster.local import processes
-from rankfold.cluster.local.worker_process import WorkerProcess
+from rankfold.cluster.local.processes import WorkerProcess
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.cluster.mpi import rendezvous, worker
-from rankfold.cluster.mpi.numbers import VARIABLES, process_numbers
+from rankfold.cluster.mpi.rendezvous import VARIABLES, process_numbers
 from rankfold.workflows.cli import app
 
 MPIEXEC = shutil.which("mpiexec")

@@ -14,9 +14,9 @@ from reference import same_bytes
 from slurm_cluster import SlurmCluster
 
 import rankfold as rf
+from rankfold.cluster.slurm.jobs import Rolling
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, slurm_states, time_left
-from rankfold.cluster.slurm.rolling import Rolling
 
 
 class PlayedClient:

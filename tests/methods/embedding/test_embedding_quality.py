@@ -22,8 +22,8 @@ import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.kernels.neighbors.meeting import doubles
 from rankfold.kernels.neighbors.ranking import reaches
+from rankfold.methods.embedding.arguments import draw_rows
 from rankfold.methods.embedding.neighbor_ranks import CountNearer
-from rankfold.methods.embedding.quality_request import draw_rows
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats import open_source
@@ -179,9 +179,9 @@ def test_it_does_not_depend_on_how_the_matrix_is_cut(
 def test_rows_that_do_not_fit_are_held_in_groups(
     tmp_path: Path, small_panels: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankfold.methods.embedding import quality_plan
+    from rankfold.methods.embedding import trustworthiness
 
-    monkeypatch.setattr(quality_plan, "FEWEST_ROWS", 10)
+    monkeypatch.setattr(trustworthiness, "FEWEST_ROWS", 10)
     x, embedding = data(3000, 1000, "float64")
     store = to_zarr(tmp_path / "x.zarr", x, (50, 1000))
     expected = rf.trustworthiness(x, embedding, 5, threads=1, memory="1GiB")

@@ -13,7 +13,7 @@ import zarr
 
 import rankfold as rf
 from rankfold.methods.fuzzy_graph import stored_rows
-from rankfold.methods.fuzzy_graph.combination.targets import label_codes
+from rankfold.methods.fuzzy_graph.combination import label_codes
 from rankfold.methods.registry import METHODS
 
 Array = npt.NDArray[Any]

@@ -318,7 +318,7 @@ def test_blocks_change_no_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     near, how = rf.knn(x, 8, metric="manhattan"), {"disconnected": "join", "matrix": x}
     with pytest.warns(rf.RankfoldWarning):
         whole = rf.isomap(near, **how)
-    monkeypatch.setattr("rankfold.methods.isomap.bridges.BLOCK_ROWS", 7)
+    monkeypatch.setattr("rankfold.methods.isomap.graph.BLOCK_ROWS", 7)
     with pytest.warns(rf.RankfoldWarning):
         assert same_bytes(rf.isomap(near, **how)) == same_bytes(whole)
 

@@ -16,8 +16,7 @@ from sklearn import cluster
 from sklearn.datasets import make_blobs
 
 import rankfold as rf
-from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
-from rankfold.methods.kmeans.layout import Layout
+from rankfold.methods.kmeans.passes import KeptRows, Layout, exponentials
 from rankfold.methods.kmeans.start import Sample, best_start, group_centers
 from rankfold.pipeline.errors import DataError, InputError
 

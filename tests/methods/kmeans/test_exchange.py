@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankfold.methods.kmeans.exchange import _two_nearest, exchange
+from rankfold.methods.kmeans.iteration import _two_nearest, exchange
 from rankfold.methods.kmeans.start import Sample, refine
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
-from rankfold.methods.model.summary import Summary, merge_summaries
-from rankfold.methods.model.update import UNTRUSTED_ERROR
+from rankfold.methods.model.update import UNTRUSTED_ERROR, Summary, merge_summaries
 
 Array = npt.NDArray[Any]
 

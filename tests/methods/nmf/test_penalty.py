@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
+from rankfold.methods.nmf.alternation import Penalty, Sizes, penalty, weights
 
 SOME, NONE = Penalty(0.3, 0.7), Penalty()
 

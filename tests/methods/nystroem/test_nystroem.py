@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import rankfold as rf
 from rankfold.methods.kernel_pca.new_rows import scores_task
 from rankfold.methods.nystroem.arguments import LANDMARKS
-from rankfold.methods.nystroem.sampled import sampled_error
+from rankfold.methods.nystroem.nystroem import sampled_error
 from rankfold.methods.similarity import features
 from rankfold.pipeline.engine import blocks
 from rankfold.pipeline.engine.scheduler import Budget

@@ -20,8 +20,8 @@ from reference import same_bytes, to_zarr
 import rankfold as rf
 from rankfold.methods.partitions import layout, rounds
 from rankfold.methods.partitions.layout import Layout
-from rankfold.methods.partitions.recall import recall_of
-from rankfold.methods.partitions.refinement.search import Meetings
+from rankfold.methods.partitions.refinement import Meetings
+from rankfold.methods.partitions.rounds import recall_of
 from rankfold.pipeline.errors import InputError, NonFiniteError
 from rankfold.pipeline.formats import open_source
 

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
 import rankfold as rf
-from rankfold.methods.radius import estimate, radius
+from rankfold.methods.radius import radius
 from rankfold.methods.radius.arguments import RADIUS
 from rankfold.methods.tree.coordinates import wrap
 from rankfold.pipeline.errors import InputError, NonFiniteError, PlanError
@@ -177,7 +177,7 @@ def test_a_radius_that_joins_everything_is_refused_with_the_number() -> None:
 
 
 def test_the_count_refuses_what_a_sample_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "SAMPLE_ROWS", 10)
+    monkeypatch.setattr(radius, "SAMPLE_ROWS", 10)
     x = np.arange(1000.0)[:, None]
     with pytest.raises(PlanError, match="joins 1998 pairs"):
         rf.radius_neighbors(x, 1.0, max_edges=1900)
@@ -186,7 +186,7 @@ def test_the_count_refuses_what_a_sample_did_not_see(monkeypatch: pytest.MonkeyP
 def test_a_sample_tells_about_how_many_edges_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(6).random((50_000, 3))
     edges = rf.radius_neighbors(x, 0.05).attrs["edges"]
-    monkeypatch.setattr(estimate, "SAMPLE_ROWS", 5000)
+    monkeypatch.setattr(radius, "SAMPLE_ROWS", 5000)
     guess = RADIUS.task(x, radius=0.05).estimate
     assert abs(guess.edges - edges) < 0.1 * edges and edges <= guess.most < 1.2 * edges
 

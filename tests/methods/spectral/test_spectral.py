@@ -29,7 +29,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.manifold import spectral_embedding
 
 import rankfold as rf
-from rankfold.methods.spectral.walk.pairs import ROUNDING
+from rankfold.methods.spectral.walk.filter import ROUNDING
 
 Array = npt.NDArray[Any]
 

@@ -17,8 +17,13 @@ from reference import factors, same_bytes, to_group, to_zarr
 
 import rankfold as rf
 from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
-from rankfold.methods.svd.in_memory.lanczos import Probes, block_lanczos, room
-from rankfold.methods.svd.in_memory.repeated import MISS_PROBABILITY, OutsideSearch
+from rankfold.methods.svd.in_memory.lanczos import (
+    MISS_PROBABILITY,
+    OutsideSearch,
+    Probes,
+    block_lanczos,
+    room,
+)
 from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, NonFiniteError
 
 Array = npt.NDArray[Any]
@@ -329,7 +334,7 @@ def test_values_that_come_less_often_take_no_search(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise AssertionError("a search was made")
 
-    monkeypatch.setattr("rankfold.methods.svd.in_memory.repeated.OutsideSearch.begin", refuse)
+    monkeypatch.setattr("rankfold.methods.svd.in_memory.lanczos.OutsideSearch.begin", refuse)
     values = np.r_[np.full(7, 3.0), np.linspace(2.9, 0.01, 400)]
     assert rf.svd(with_values(values, 500, 407), 10, solver="lanczos").attrs["converged"]
 

@@ -11,7 +11,7 @@ import rankfold as rf
 from rankfold.kernels.linear.count_sketch import TILE_ROWS, draw_buckets
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.svd.passes.dense import PanelPass
+from rankfold.methods.svd.passes import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.storage.checkpoint import save_arrays

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
 from rankfold.methods.argument import Argument, request_values
-from rankfold.methods.parts.finite import BAD, refuse_bad
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.parts.panels import BAD, OverPanels, Panels, numbers, refuse_bad
 from rankfold.methods.registry import Method
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source

@@ -21,9 +21,8 @@ import rankfold as rf
 from rankfold import estimators
 from rankfold.api.execute import run
 from rankfold.kernels.graph.perplexity import affinities
-from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.fuzzy_graph import AffinitySides, FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, lattice_of, most_nodes
 from rankfold.methods.tsne.repulsion import (
     FEW_ROWS,

@@ -12,7 +12,7 @@ from sklearn.manifold import trustworthiness
 
 import rankfold as rf
 from rankfold.estimators import UMAP
-from rankfold.methods.fuzzy_graph.radii import LEAST
+from rankfold.methods.fuzzy_graph.fuzzy_graph import LEAST
 from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import Densities, DensityGoal, embedding_radii
 from rankfold.methods.umap.edges import PullingEdges
@@ -66,7 +66,7 @@ def test_radii_of_a_graph_do_not_change_its_weights() -> None:
 def test_radii_are_those_of_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = rf.knn(gaussian(), 9)
     whole = np.asarray(rf.fuzzy_graph(lists, radii=True).radius_data)
-    monkeypatch.setattr("rankfold.methods.fuzzy_graph.radii.CHUNK_ROWS", 64)
+    monkeypatch.setattr("rankfold.methods.fuzzy_graph.fuzzy_graph.CHUNK_ROWS", 64)
     monkeypatch.setattr("rankfold.methods.fuzzy_graph.fuzzy_graph.SORT_BYTES", 96 * 500)
     pieces = np.asarray(rf.fuzzy_graph(lists, radii=True).radius_data)
     # Sums of float64 in another order, rounded to float32.

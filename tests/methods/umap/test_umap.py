@@ -20,13 +20,11 @@ from sklearn.manifold import trustworthiness
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
 from rankfold.methods.umap.arguments import UMAP, UmapArguments
-from rankfold.methods.umap.component_boxes import boxes
-from rankfold.methods.umap.edges import PullingEdges
+from rankfold.methods.umap.edges import PullingEdges, edge_loss
 from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
-from rankfold.methods.umap.losses import edge_loss
-from rankfold.methods.umap.start import start_positions
+from rankfold.methods.umap.start import boxes, start_positions
 from rankfold.methods.umap.work import LayoutWork
-from rankfold.pipeline.engine.team.exchange import Exchange
+from rankfold.pipeline.engine.team import Exchange
 from rankfold.pipeline.errors import ArgumentError, InputError
 
 Array = npt.NDArray[Any]

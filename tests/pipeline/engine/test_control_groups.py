@@ -9,7 +9,7 @@ import pytest
 
 from rankfold.cluster.doctor import local
 from rankfold.pipeline.engine import memory
-from rankfold.pipeline.engine.control_groups import MemoryLimit, tightest_limit
+from rankfold.pipeline.engine.memory import MemoryLimit, tightest_limit
 
 MACHINE = 64 * 2**30
 NONE = {1: "9223372036854771712", 2: "max"}

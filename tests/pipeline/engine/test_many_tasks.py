@@ -21,12 +21,12 @@ from rankfold.cluster.local.reports import TOPIC
 from rankfold.cluster.local.worker import RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.engine import by_reference, sweep
+from rankfold.pipeline.engine import scheduler, sweep
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut, grains, panel_edges
-from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.device import Report
 from rankfold.pipeline.engine.pairs import MOST_TASKS, Pairs, schedule
+from rankfold.pipeline.engine.scheduler import ByReference
 from rankfold.pipeline.engine.sweep import LEASE, Sweep
 from rankfold.pipeline.errors import Interrupted
 from rankfold.pipeline.storage.checkpoint import load_arrays, save_arrays, save_json
@@ -95,7 +95,7 @@ def test_a_task_is_small_and_asks_the_file_system_nothing(
     folder.mkdir(parents=True)
     made = Sweep("sum", RowSum(make_cut(2000, 500)), folder, 1, Journal(tmp_path)).graphs("lease")
     tasks = pickle.loads(pickle.dumps({k: v for each in made for k, v in each.__dask_graph__().items()}))
-    assert by_reference._load.cache_info().currsize == 1
+    assert scheduler._load.cache_info().currsize == 1
     monkeypatch.setattr("os.stat", lambda *_, **__: pytest.fail("a file is looked for"))
     monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("a file is opened"))
     sizes = sorted(len(pickle.dumps(task)) for task in tasks.values())

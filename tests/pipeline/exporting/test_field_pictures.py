@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import rankfold as rf
-from rankfold.pipeline.exporting.plots.geography import in_degrees
 from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, kinds_of
-from rankfold.pipeline.exporting.plots.maps import Maps
+from rankfold.pipeline.exporting.plots.maps import Maps, in_degrees
 from rankfold.pipeline.exporting.plots.patterns import Patterns
 from rankfold.pipeline.exporting.plots.series import MOST_POINTS, Series
 

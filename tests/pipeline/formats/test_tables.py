@@ -17,7 +17,7 @@ from rankfold.pipeline.data.names import MOST_LABELS, Axis
 from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import DataError, InputError, OutputError, RankfoldError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.tables import delimited, source
+from rankfold.pipeline.formats.tables import delimited, several
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.overview import describe_table
 from rankfold.pipeline.importing import _request, import_array
@@ -668,7 +668,7 @@ def test_large_tables_name_the_import(tmp_path: Path, monkeypatch: pytest.Monkey
     table_of(tmp_path / "x.parquet", a=[1, 2, 3, 4])
     for limit, size in (("LARGEST_TABLE", 31), ("LARGEST_FILES", 7)):
         with monkeypatch.context() as small:
-            small.setattr(source, limit, size)
+            small.setattr(several, limit, size)
             for name in ("x.csv", "x.parquet"):
                 with pytest.raises(InputError, match=rf"import it first: rankfold import .*{name} STORE"):
                     open_source(tmp_path / name)

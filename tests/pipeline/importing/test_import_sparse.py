@@ -34,10 +34,10 @@ from rankfold.pipeline.errors import (
 from rankfold.pipeline.formats import csr, open_source
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.importing import ImportReport, import_array
-from rankfold.pipeline.importing import coo_sort as entry_sort
+from rankfold.pipeline.importing import csr_writer as entry_sort
 from rankfold.pipeline.importing import csr_writer as ingest_sparse
 from rankfold.pipeline.importing import tiles as ingest_place
-from rankfold.pipeline.importing.coo_sort import sorted_entries
+from rankfold.pipeline.importing.csr_writer import sorted_entries
 from rankfold.pipeline.importing.readers import compressed, matrix_market
 from rankfold.pipeline.importing.readers.reader import Entries
 

@@ -20,8 +20,7 @@ import rankfold as rf
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.device import HostSlot
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.passes import Pass, blas_bytes
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES, fit, peak_bytes, sweep_bytes
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass, blas_bytes, fit, peak_bytes, sweep_bytes
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates, Seconds, measured_reading
 from rankfold.pipeline.planning.shape_only import ShapeOnly

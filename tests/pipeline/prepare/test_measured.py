@@ -22,8 +22,8 @@ from rankfold.pipeline.data import selection
 from rankfold.pipeline.data.source import compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare import moments, prepared
+from rankfold.pipeline.prepare.chosen_columns import most_variable
 from rankfold.pipeline.prepare.prepared import without_shift
-from rankfold.pipeline.prepare.variable_columns import most_variable
 
 Array = npt.NDArray[Any]
 

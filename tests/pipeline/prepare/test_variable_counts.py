@@ -16,7 +16,7 @@ from reference import to_group, to_zarr
 import rankfold as rf
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare import moments
-from rankfold.pipeline.prepare.local_regression import smooth
+from rankfold.pipeline.prepare.chosen_columns import smooth
 
 Array = npt.NDArray[Any]
 

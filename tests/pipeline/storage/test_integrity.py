@@ -28,9 +28,15 @@ import rankfold as rf
 from rankfold.pipeline import durable
 from rankfold.pipeline.engine.durability import Background, FilePolicy
 from rankfold.pipeline.errors import OutputError
-from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
-from rankfold.pipeline.storage.checksum import checksum
-from rankfold.pipeline.storage.ledger import Ledger, damaged_block, note_written, record_writes
+from rankfold.pipeline.storage.checkpoint import (
+    Ledger,
+    checksum,
+    damaged_block,
+    load_if_whole,
+    note_written,
+    record_writes,
+    save_arrays,
+)
 from rankfold.pipeline.storage.manifest import NAME, damage_of
 from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.storage.temporary import TemporaryFolder

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 import rankfold as rf
-from rankfold.pipeline.engine.by_reference import ByReference
+from rankfold.pipeline.engine.scheduler import ByReference
 from rankfold.pipeline.errors import DamagedStateError, OutputError
-from rankfold.pipeline.storage import owner
-from rankfold.pipeline.storage.owner import make_own_folder, require_own
-from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.storage import run_directory
+from rankfold.pipeline.storage.run_directory import RunDirectory, make_own_folder, require_own
 
 X = np.random.default_rng(0).random((60, 8))
 STRANGER = 54321
@@ -125,7 +124,7 @@ def test_a_user_who_may_write_in_the_folder_of_another_does_not_go_on_with_it(tm
     os.chown(run.folder, -1, STRANGER)
     code = (
         "import os, tempfile, pwd\nfrom pathlib import Path\n"
-        "from rankfold.pipeline.storage.owner import require_own\n"
+        "from rankfold.pipeline.storage.run_directory import require_own\n"
         f"os.setgid({STRANGER}); os.setuid({STRANGER})\nrequire_own(Path({str(run.folder)!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -138,10 +137,10 @@ def test_where_all_files_have_one_owner_or_no_permissions_nothing_is_refused(
     """Root over NFS, FAT, folders that containers share: what a new file looks like is what counts."""
     tmp_path.chmod(0o777)
     like_all = os.stat_result((0o100777, 0, 0, 1, tmp_path.stat().st_uid, 0, 0, 0, 0, 0))
-    monkeypatch.setattr(owner, "_made_now", lambda folder: like_all)
+    monkeypatch.setattr(run_directory, "_made_now", lambda folder: like_all)
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
     require_own(tmp_path)
-    monkeypatch.setattr(owner, "_made_now", lambda folder: None)
+    monkeypatch.setattr(run_directory, "_made_now", lambda folder: None)
     with pytest.raises(OutputError, match="belongs to"):
         require_own(tmp_path)
 

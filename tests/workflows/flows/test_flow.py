@@ -17,7 +17,7 @@ from reference import same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.cluster.profiles import shipped_profiles
-from rankfold.pipeline.wording import in_command
+from rankfold.pipeline.errors import in_command
 from rankfold.workflows.messages import in_file
 
 

@@ -17,7 +17,7 @@ from reference import to_zarr
 import rankfold as rf
 from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.storage.run_directory import RunDirectory
-from rankfold.workflows.flows import space
+from rankfold.workflows.flows import plan
 
 MIB = 2**20
 
@@ -144,10 +144,10 @@ def test_all_results_and_the_most_of_scratch_must_fit(flow: Path, monkeypatch: p
 def test_the_message_works_out_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_free(monkeypatch, 10 * MIB)
     document = SimpleNamespace(message_at=lambda keys, message: f"{'.'.join(keys)}: {message}")
-    made = [space.Demand("a", tmp_path / "a", tmp_path, 6 * MIB, 0, 2 * MIB)]
-    made.append(space.Demand("b", tmp_path / "b", tmp_path, MIB, MIB, 8 * MIB))
+    made = [plan.Demand("a", tmp_path / "a", tmp_path, 6 * MIB, 0, 2 * MIB)]
+    made.append(plan.Demand("b", tmp_path / "b", tmp_path, MIB, MIB, 8 * MIB))
     with pytest.raises(rf.RankfoldError) as raised:
-        space.require_room(made, tmp_path, document)  # type: ignore[arg-type]
+        plan.require_room(made, tmp_path, document)  # type: ignore[arg-type]
     assert str(raised.value) == (
         "outputs: results of 2 stages take 10 MiB, scratch at most 6 MiB at a time, so that 12 MiB must be "
         f"free, but {tmp_path} has 10 MiB. Free 2 MiB, name outputs on another file system, or move scratch "
@@ -157,19 +157,19 @@ def test_the_message_works_out_what_is_missing(tmp_path: Path, monkeypatch: pyte
 
 def test_what_is_there_already_counts(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on needs no room for what it has written, and one that replaces has that of the old."""
-    demand = space.Demand("a", flow.parent / "a", flow.parent, 0, 0, 8 * MIB)
+    demand = plan.Demand("a", flow.parent / "a", flow.parent, 0, 0, 8 * MIB)
     with_free(monkeypatch, 5 * MIB)
     with pytest.raises(rf.RankfoldError):
-        space.require_room([demand], flow.parent, document(flow))
+        plan.require_room([demand], flow.parent, document(flow))
     (flow.parent / "a.run").mkdir()
     (flow.parent / "a.run" / "part").write_bytes(bytes(3 * MIB))
-    space.require_room([demand], flow.parent, document(flow))
-    other = space.Demand("b", flow.parent / "b", flow.parent, 0, 0, 4 * MIB)
+    plan.require_room([demand], flow.parent, document(flow))
+    other = plan.Demand("b", flow.parent / "b", flow.parent, 0, 0, 4 * MIB)
     with pytest.raises(rf.RankfoldError):
-        space.require_room([demand, other], flow.parent, document(flow))
+        plan.require_room([demand, other], flow.parent, document(flow))
     (flow.parent / "a").mkdir()
     (flow.parent / "a" / "c").write_bytes(bytes(5 * MIB))
-    space.require_room([demand, other], flow.parent, document(flow))
+    plan.require_room([demand, other], flow.parent, document(flow))
 
 
 def document(flow: Path) -> Any:
@@ -181,22 +181,22 @@ def document(flow: Path) -> Any:
 def test_scratch_elsewhere_is_looked_at_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fast").mkdir()
     flow = begun(tmp_path)
-    monkeypatch.setattr(space, "device_of", lambda folder: folder.name)
+    monkeypatch.setattr(plan, "device_of", lambda folder: folder.name)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=0 if folder.name == "fast" else 9 * MIB)
     )
-    demand = space.Demand("a", tmp_path / "a", tmp_path / "fast", 8 * MIB, 0, 8 * MIB)
+    demand = plan.Demand("a", tmp_path / "a", tmp_path / "fast", 8 * MIB, 0, 8 * MIB)
     with pytest.raises(
         rf.RankfoldError, match=rf":6: resources.scratch: scratch of a takes 8 MiB, but {tmp_path}/fast"
     ):
-        space.require_room([demand], tmp_path, document(flow))
+        plan.require_room([demand], tmp_path, document(flow))
     for left in (tmp_path / "a.run" / "state-0", tmp_path / "fast" / "rankfold-0"):
         left.mkdir(parents=True)
     (tmp_path / "fast" / "rankfold-0" / "part").write_bytes(bytes(8 * MIB))  # of an attempt that goes on
-    space.require_room([demand], tmp_path, document(flow))
-    demand = space.Demand("a", tmp_path / "a", tmp_path, 8 * MIB, 0, 8 * MIB)
+    plan.require_room([demand], tmp_path, document(flow))
+    demand = plan.Demand("a", tmp_path / "a", tmp_path, 8 * MIB, 0, 8 * MIB)
     with pytest.raises(rf.RankfoldError, match="results of 1 stage take 8 MiB"):
-        space.require_room([demand], tmp_path, document(flow))
+        plan.require_room([demand], tmp_path, document(flow))
 
 
 def test_an_interrupted_run_is_not_refused_for_what_it_has_written(

@@ -21,9 +21,9 @@ from reference import same_bytes
 
 import rankfold as rf
 from rankfold.pipeline import outputs
-from rankfold.pipeline.disk import bytes_under
-from rankfold.workflows.flows.retention import duplicate, earlier
-from rankfold.workflows.flows.retention.earlier import EarlierResults
+from rankfold.pipeline.machine import bytes_under
+from rankfold.workflows.flows import retention
+from rankfold.workflows.flows.retention import EarlierResults
 
 
 class Killed(BaseException):
@@ -64,7 +64,7 @@ def test_the_last_results_stay_and_older_ones_go(flow: Path) -> None:
         made(flow, rank)
     assert ranks(flow) == [3, 4, 5]
     names = sorted(path.name for path in folder_of(flow).iterdir())
-    assert [name[:5] for name in names[:2]] == ["0002-", "0003-"] and names[2:] == ["earlier.json"]
+    assert [name[:5] for name in names[:2]] == ["0002-", "0003-"] and names[2:] == ["retention.json"]
     fresh = rf.pca(flow.parent / "x.zarr", 3)
     oldest = EarlierResults(flow.parent / "results" / "components.zarr").all()[0]
     assert same_bytes(rf.open_result(oldest.path)) == same_bytes(fresh)
@@ -190,7 +190,7 @@ def test_one_that_was_exchanged_for_something_else_is_left_alone(flow: Path) -> 
 def test_a_lost_list_costs_no_result(flow: Path) -> None:
     for rank in (2, 3):
         made(flow, rank)
-    (folder_of(flow) / "earlier.json").write_text("{")
+    (folder_of(flow) / "retention.json").write_text("{")
     for rank in (4, 5, 6):
         made(flow, rank)
     assert ranks(flow) == [4, 5, 6] and len(list(folder_of(flow).glob("0*"))) == 3
@@ -204,14 +204,14 @@ def test_a_list_of_somebody_else_is_never_replaced(flow: Path, text: str, keep: 
     for place in folder_of(flow).glob("*"):
         place.unlink()
     folder_of(flow).mkdir(exist_ok=True)
-    theirs = folder_of(flow) / "earlier.json"
+    theirs = folder_of(flow) / "retention.json"
     theirs.write_text(text)
     run = rankfold("run", changed(flow, ("rank: 2", "rank: 3")))
     assert theirs.read_text() == text
     if keep == "1":
         assert run.exit_code == 0 and ranks(flow) == [3]
     else:
-        assert run.exit_code == 2 and "earlier.json was not made by rankfold" in run.stderr
+        assert run.exit_code == 2 and "retention.json was not made by rankfold" in run.stderr
         assert ranks(flow) == [2]
 
 
@@ -302,7 +302,7 @@ def test_killed_before_any_step_the_old_state_or_the_new_is_there(
         assert rankfold("run", broken).exit_code == 0, last
         assert ranks(broken) == [4, 5] and state(broken) == new, last
         left = {path.name for path in folder_of(broken).iterdir() if not path.name.startswith("0")}
-        assert left == {"earlier.json"}, last
+        assert left == {"retention.json"}, last
         shutil.rmtree(here)
 
 
@@ -314,7 +314,7 @@ def test_without_links_results_are_copied(flow: Path, monkeypatch: pytest.Monkey
     for rank in (2, 3):
         made(flow, rank)
     assert ranks(flow) == [2, 3]
-    monkeypatch.setattr(duplicate, "bytes_under", lambda folder: 10**18)
+    monkeypatch.setattr(retention, "bytes_under", lambda folder: 10**18)
     run = rankfold("run", changed(flow, ("rank: 3", "rank: 4")))
     assert run.exit_code == 3 and "makes no links, so it is copied" in run.stderr
     assert ranks(flow) == [2, 3] and not list(folder_of(flow).glob(".*"))
@@ -353,12 +353,12 @@ def test_what_cannot_be_removed_does_not_make_a_run_fail(
         made(flow, rank)
 
     def refuse(source: Path, target: Path) -> None:
-        if target.name.startswith(earlier.DOOMED):
+        if target.name.startswith(retention.DOOMED):
             raise OSError(errno.EACCES, "Permission denied")
         os.rename(source, target)
 
     with monkeypatch.context() as patched, caplog.at_level("WARNING"):
-        patched.setattr(earlier, "rename_durably", refuse)
+        patched.setattr(retention, "rename_durably", refuse)
         made(flow, 5)
     assert ranks(flow) == [2, 3, 4, 5] and "earlier results that are too many stay" in caplog.text
     assert rankfold("run", flow).exit_code == 0 and ranks(flow) == [3, 4, 5]

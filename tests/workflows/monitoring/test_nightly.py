@@ -295,7 +295,7 @@ def test_imports_are_counted(tmp_path: Path) -> None:
 
 
 def test_names_and_words_of_any_kind_are_escaped() -> None:
-    from rankfold.workflows.monitoring.openmetrics import Metric, text_of
+    from rankfold.workflows.monitoring.metrics import Metric, text_of
 
     odd = 'a "quoted" \\ back\nslash'
     text = text_of([(Metric("rankfold_stage_rows", "Of a matrix."), [({"stage": odd}, 1.5e-300)])])

@@ -10,7 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from rankfold.pipeline.exporting.plots.files import picture_output
+from rankfold.pipeline.exporting.plots.canvas import picture_output
 from rankfold.workflows.reports.page import (
     DARK,
     LIGHT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.workflows.reports.speedup import Timing, fit, fit_amdahl, fit_gustafson
+from rankfold.workflows.reports.measures import Timing, fit, fit_amdahl, fit_gustafson
 
 SERIAL = st.floats(0.0, 1.0)
 SECONDS = st.floats(0.01, 1e5)

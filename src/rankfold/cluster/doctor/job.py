@@ -28,11 +28,10 @@ from rankfold.cluster.slurm.leftovers import cancel_jobs, no_job_left
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
-from rankfold.pipeline.errors import ClusterError, RankfoldError
+from rankfold.pipeline.errors import ClusterError, RankfoldError, in_command
 from rankfold.pipeline.regular import read_last_lines, read_text
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
-from rankfold.pipeline.wording import in_command
 
 PROLOGUE_FAILURES = "prologue.failed"
 """File that lists the lines of the prologue that failed."""

@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Literal
 
 from rankfold.cluster.local.threads import usable_cores
-from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.durable import rename
 from rankfold.pipeline.engine.memory import available_bytes, memory_limit
-from rankfold.pipeline.errors import DeviceError
+from rankfold.pipeline.errors import DeviceError, in_command
 from rankfold.pipeline.gpu import require_device
+from rankfold.pipeline.machine import core_type, one_blas_thread
 from rankfold.pipeline.regular import read_bounded
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import in_command
 
 Verdict = Literal["ok", "warning", "failed", "not checked"]
 

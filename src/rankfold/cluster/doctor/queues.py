@@ -12,8 +12,7 @@ from rankfold.cluster.queues.registry import ONLY_SLURM, queue_system
 from rankfold.cluster.queues.system import QueueSystem
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import refusal
-from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.wording import in_command
+from rankfold.pipeline.errors import InputError, in_command
 
 
 def queue_findings(profile: Profile) -> Iterator[Finding]:

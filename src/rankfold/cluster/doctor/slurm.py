@@ -13,9 +13,8 @@ from pathlib import Path
 from rankfold.cluster.doctor.local import Finding, Verdict
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask, refusal
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, in_command
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import in_command
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 KILL_SECONDS = 5

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.machine import core_type, one_blas_thread
 from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 

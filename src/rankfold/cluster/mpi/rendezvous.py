@@ -5,6 +5,10 @@ others.
 change, and is ignored. ``call.json`` holds the command of a worker while there is a scheduler to work for.
 Commands written there are run, so the folder must be the user's own. Each of the other processes leaves a
 file when it has seen the folder: the folder is kept until all have.
+
+Number of this process in its launch, read from the environment that launchers set.
+
+MPI itself is not loaded: nothing here sends a message by it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.errors import ClusterError, InputError
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
@@ -127,3 +131,37 @@ def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
         stop.set()
         thread.join()
         remove(folder)
+
+
+VARIABLES = {
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "PMI (MPICH, Intel MPI, Cray)": ("PMI_RANK", "PMI_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_NTASKS"),
+}
+"""Variables of the number of a process, from 0, and of the count of processes; the first pair that is set is
+used.
+"""
+
+
+def process_numbers(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Number of this process, from 0, and count of all processes of the launch.
+
+    Raises
+    ------
+    InputError
+        No launcher has started it, or it is the only process.
+    """
+    for number, count in VARIABLES.values():
+        if number in environment and count in environment:
+            here, total = int(environment[number]), int(environment[count])
+            if total < 2:
+                raise InputError(
+                    "one process is started, which leaves none for work: the first runs the command, each of "
+                    "the others is a worker. Start at least 2: mpiexec -n 5 rankfold mpi -- COMMAND"
+                )
+            return here, total
+    launchers = "; ".join(f"{' and '.join(names)} of {launcher}" for launcher, names in VARIABLES.items())
+    raise InputError(
+        "no launcher has started this process: give mpiexec -n 5 rankfold mpi -- COMMAND, or srun -n 5. "
+        f"Launchers are known by {launchers}"
+    )

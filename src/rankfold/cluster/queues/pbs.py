@@ -14,8 +14,7 @@ import shutil
 import time
 from typing import Any
 
-from rankfold.cluster.queues.shell import clock, open_logs
-from rankfold.cluster.queues.system import WorkerJob
+from rankfold.cluster.queues.system import WorkerJob, clock, open_logs
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import Ask, QueuedJob, ask, user
 

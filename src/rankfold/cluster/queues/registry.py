@@ -7,8 +7,7 @@ import uuid
 
 from rankfold.cluster.queues.system import QueueSystem
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.errors import InputError, argument
 
 ONLY_SLURM = (
     "rankfold submit and schedule, --cluster allocation, requeueing, and the doctor's look at a node are for "

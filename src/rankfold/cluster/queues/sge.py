@@ -13,8 +13,7 @@ import time
 from typing import Any
 from xml.etree import ElementTree
 
-from rankfold.cluster.queues.shell import clock, open_logs
-from rankfold.cluster.queues.system import WorkerJob
+from rankfold.cluster.queues.system import WorkerJob, clock, open_logs
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import Ask, QueuedJob, ask, ask_again, user
 from rankfold.pipeline.errors import InputError

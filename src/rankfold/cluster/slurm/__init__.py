@@ -1,10 +1,9 @@
 """Jobs of SLURM: worker jobs, or one job whose nodes run all workers.
 
 profile       settings of a site for worker jobs
-jobs          worker jobs, of this or another queue system, and one scheduler here
-rolling       successors for workers whose jobs are about to end
-allocation    all nodes of one job
-step          workers of an allocation, by one srun
+jobs          worker jobs, of this or another queue system, and one scheduler here; successors for workers
+              whose jobs are about to end
+allocation    all nodes of one job; workers of an allocation, by one srun
 node_worker   a worker of a job, on one address of its node
 job_script    a command as one job, requeued until done
 jobqueue      the parts of dask-jobqueue that are used here

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.slurm.profile import walltime_seconds
-from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.errors import ClusterError, argument
 from rankfold.pipeline.regular import read_last_lines
-from rankfold.pipeline.wording import argument
 
 LOG = logging.getLogger("rankfold")
 

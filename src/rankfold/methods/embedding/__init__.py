@@ -1,9 +1,9 @@
 """Shared by embeddings: initial positions, the search for neighbors, measures of kept neighborhoods.
 
-arguments         types, defaults and limits of the arguments, names of initial positions
-quality_request   parameters of a measure, checked
-quality_plan      plan of a measure: passes, memory, number of rows held in memory at once
-trustworthiness   trustworthiness and continuity, from ranks of neighbors
+arguments         types, defaults and limits of the arguments, names of initial positions; parameters of a
+                  measure, checked
+trustworthiness   trustworthiness and continuity, from ranks of neighbors; plan of a measure: passes,
+                  memory, number of rows held in memory at once
 quality_chain     an embedding that is measured when it is made
 components        principal components of a matrix, as initial positions
 searched          a search for neighbors in a matrix, followed by a task on the lists found

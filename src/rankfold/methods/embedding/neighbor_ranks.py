@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.lists import Metric, sort_lists
 from rankfold.kernels.neighbors.meeting import Rows, square_norms

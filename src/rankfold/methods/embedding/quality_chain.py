@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.arguments import EUCLIDEAN
+from rankfold.methods.embedding.arguments import EUCLIDEAN, EmbeddingQualityRequest
 from rankfold.methods.embedding.preservation import count_common, share_of
-from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
 from rankfold.methods.fuzzy_graph.lists import metric_of
 from rankfold.methods.knn.arguments import PRECOMPUTED
@@ -29,8 +28,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly

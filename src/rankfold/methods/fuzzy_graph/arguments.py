@@ -113,7 +113,7 @@ FUZZY_GRAPH = Method(
     matrices=("graph",),
     arrays=("graph", "radius_data if radii"),
     in_process=True,
-    loops="rankfold.methods.fuzzy_graph.sides:warm_weights",
+    loops="rankfold.methods.fuzzy_graph.fuzzy_graph:warm_weights",
     headline=_headline_of_graph,
     presentation=Presentation(quick_plot="degrees"),
 )

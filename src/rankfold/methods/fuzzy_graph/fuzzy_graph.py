@@ -9,36 +9,45 @@ References
 ----------
 McInnes, Healy, Melville, UMAP, arXiv:1802.03426, sections 3.1 and 4.1; ``fuzzy_simplicial_set`` of umap-learn
 for the mix of union and intersection.
+
+Weights that a row assigns to its neighbors, and the weight of an edge from both of its rows.
+
+Local radii of rows: the logarithm of the mean squared distance to neighbors, weighted by a graph.
+
+Edges arrive in order of rows, so that sums of a chunk of rows are written as soon as a later row arrives.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.graph.fuzzy import units_of
+from rankfold.kernels.graph.fuzzy import membership, units_of
+from rankfold.kernels.graph.perplexity import affinities
 from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
-from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter, distance_unit
-from rankfold.methods.fuzzy_graph.sides import EdgeWeighting, FuzzySides
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
+from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.importing.coo_sort import sorted_entries
-from rankfold.pipeline.importing.csr_writer import CsrWriter, chunk_length
+from rankfold.pipeline.importing.csr_writer import CsrWriter, chunk_length, sorted_entries
 from rankfold.pipeline.importing.readers.reader import Entries
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
@@ -238,3 +247,175 @@ class FuzzyGraph:
 def _tell(run: Run, name: str, done: int, total: int) -> None:
     if run.progress:
         run.progress(name, done, total)
+
+
+Array = npt.NDArray[Any]
+
+
+class EdgeWeighting(Protocol):
+    """Rules for weights: of neighbors of a row, and of an edge from its two rows. Picklable."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graph: ``"fuzzy_graph"`` or ``"affinities"``."""
+
+    @property
+    def by_mean_distance(self) -> bool:
+        """True if weights depend on the mean of all distances."""
+
+    def request(self) -> dict[str, Any]:
+        """Parameters that identify the rules."""
+
+    def weigh(self, distances: Array, mean: float, out: Float32) -> None:
+        """Compute weights ``out`` of neighbors at ``distances``, both (r, k); ``mean`` is over all rows."""
+
+    def join(self, one: Float32, other: Float32) -> Float32:
+        """Weights of edges, (edges,), from the weights ``one`` and ``other`` that their two rows assign.
+
+        The weight from a row is 0 if it does not have the other row as neighbor.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzySides:
+    """Rules of UMAP: an edge has weight ``mix (a + b - a b) + (1 - mix) a b``, from weights a, b of its rows.
+
+    See ``rankfold.kernels.graph.fuzzy``.
+    """
+
+    set_op_mix_ratio: float
+    local_connectivity: float
+    kind: str = "fuzzy_graph"
+    by_mean_distance: bool = True
+
+    def request(self) -> dict[str, Any]:
+        """Parameters that identify the rules: ``set_op_mix_ratio`` and ``local_connectivity``."""
+        return {"set_op_mix_ratio": self.set_op_mix_ratio, "local_connectivity": self.local_connectivity}
+
+    def weigh(self, distances: Array, mean: float, out: Float32) -> None:
+        """Compute fuzzy memberships ``out`` of neighbors at ``distances``, both (r, k)."""
+        membership(distances, mean, local_connectivity=self.local_connectivity, out=out)
+
+    def join(self, one: Float32, other: Float32) -> Float32:
+        """Weights of edges: the mix of fuzzy union and intersection of the weights from both rows."""
+        mix = np.float32(self.set_op_mix_ratio)
+        product = one * other
+        return mix * (one + other - product) + (np.float32(1) - mix) * product
+
+
+@dataclass(frozen=True, slots=True)
+class AffinitySides:
+    """Rules of t-SNE: an edge has weight ``(a + b) / (2 m)``, from affinities a, b of its rows, m in all.
+
+    These weights sum to 1 over all pairs. See ``rankfold.kernels.graph.perplexity``.
+    """
+
+    perplexities: tuple[float, ...]
+    rows: int
+    kind: str = "affinities"
+    by_mean_distance: bool = False
+
+    def request(self) -> dict[str, Any]:
+        """Parameters that identify the rules: the perplexities."""
+        return {"perplexities": list(self.perplexities)}
+
+    def weigh(self, distances: Array, mean: float, out: Float32) -> None:
+        """Compute affinities ``out`` of neighbors at ``distances``, both (r, k); those of a row sum to 1."""
+        affinities(distances, np.array(self.perplexities, np.float64), out=out)
+
+    def join(self, one: Float32, other: Float32) -> Float32:
+        """Weights of edges: the mean of the affinities from both rows, over the number of rows."""
+        return np.asarray((one + other) * np.float32(0.5 / self.rows))
+
+
+def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run the compiled loop for weights of neighbors once: affinities if the request has perplexities."""
+    warm_affinities() if "perplexities" in request else _warm_membership()
+
+
+@functools.cache
+def _warm_membership() -> None:
+    for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
+        membership(wide, 0.0, out=np.empty((2, 2), np.float32))
+
+
+@functools.cache
+def warm_affinities() -> None:
+    """Run the compiled loop for affinities once, on lists in either order of memory."""
+    for wide in (np.ones((2, 2)), np.ones((2, 4))[:, :2]):
+        affinities(wide, np.ones(1), out=np.empty((2, 2), np.float32))
+
+
+RADII = "radius_data"
+
+LEAST = 1e-8
+"""Added to mean squared distances, in units of ``distance_unit``, since these are 0 for equal rows."""
+
+PLAIN = (2.0**-10, 2.0**60)
+"""Range of mean distances whose squares are far above ``LEAST``, and in the range of float32."""
+
+CHUNK_ROWS = 2**17
+"""Number of rows whose sums are in memory, and rows of a chunk."""
+
+
+def distance_unit(mean: float) -> float:
+    """Power of two used as unit of distances, so that radii are right for distances of any size.
+
+    >>> distance_unit(3.0), distance_unit(0.0), distance_unit(3 * 2.0**-300) == 2.0**-299
+    (1.0, 1.0, True)
+    """
+    if mean == 0 or PLAIN[0] <= mean <= PLAIN[1]:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(mean)[1] - 1)
+
+
+def log_radii(squares: Array, weights: Array) -> npt.NDArray[np.float64]:
+    """Radii from sums of weighted squares and of weights, each (m,); NaN where weights are 0."""
+    means = np.divide(squares, weights, out=np.full(len(weights), np.nan), where=weights > 0)
+    radii: npt.NDArray[np.float64] = np.log(LEAST + means)
+    return radii
+
+
+def copy_radii(stored: Result, result: Path) -> None:
+    """Copy radii from one result to another, chunk by chunk."""
+    rows = stored[RADII].shape[0]
+    path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
+    for top in range(0, rows, CHUNK_ROWS):
+        bottom = min(rows, top + CHUNK_ROWS)
+        write_whole_chunks(path, np.asarray(stored[RADII][top:bottom]), (top, bottom))
+
+
+class RadiusWriter:
+    """Computes local radii from edges, added in order of rows, and writes them into a result."""
+
+    def __init__(self, result: Path, rows: int, unit: float) -> None:
+        self.rows, self.top = rows, 0
+        self.path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
+        self.sums, self.log_unit = np.zeros((2, CHUNK_ROWS)), math.log(unit)
+
+    def append(self, rows: Array, weights: Array, distances: Array) -> None:
+        """Add edges with their row, weight and distance, each (edges,), in order of rows.
+
+        Distances are in units of ``unit``. A row may continue in the next call.
+        """
+        shares = weights.astype(np.float64)
+        squares = shares * distances.astype(np.float64) ** 2
+        while len(rows):
+            cut = int(np.searchsorted(rows, self.top + CHUNK_ROWS))
+            for sums, values in zip(self.sums, (squares, shares), strict=True):
+                sums += np.bincount(rows[:cut] - self.top, values[:cut], CHUNK_ROWS)
+            rows, squares, shares = rows[cut:], squares[cut:], shares[cut:]
+            if len(rows):
+                self._write()
+
+    def finish(self) -> None:
+        """Write radii of all remaining rows."""
+        while self.top < self.rows:
+            self._write()
+
+    def _write(self) -> None:
+        bottom = min(self.rows, self.top + CHUNK_ROWS)
+        radii = log_radii(*self.sums)[: bottom - self.top] + 2 * self.log_unit
+        write_whole_chunks(self.path, radii.astype(np.float32), (self.top, bottom))
+        self.top = bottom
+        self.sums[:] = 0

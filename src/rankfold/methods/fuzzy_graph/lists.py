@@ -15,8 +15,7 @@ from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.knn.graph import chunk_rows
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
-from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.planning.shape_only import ImaginedResult, ShapeOnly
 from rankfold.pipeline.storage.result import Result
 
 BLOCK_BYTES = 2 * 2**20

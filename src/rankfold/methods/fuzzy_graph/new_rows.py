@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.graph.fuzzy import membership
 from rankfold.methods.fuzzy_graph.lists import StoredLists, mismatch
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
+from rankfold.pipeline.planning.shape_only import ImaginedResult
 from rankfold.pipeline.storage.result import Result, result_of
 
 Array = npt.NDArray[Any]

@@ -16,22 +16,24 @@ from rankfold.methods.fuzzy_graph.arguments import (
     CombineArguments,
     FuzzyArguments,
 )
-from rankfold.methods.fuzzy_graph.combination.combined import CombinedGraph, most_edges
-from rankfold.methods.fuzzy_graph.combination.rules import (
+from rankfold.methods.fuzzy_graph.combination import (
     MOST_RIGHT,
+    CombinedGraph,
     Intersection,
     Rule,
     SameLabel,
     Union,
+    digest_of,
+    label_codes,
     least_weight,
+    most_edges,
+    target_matrix,
 )
-from rankfold.methods.fuzzy_graph.combination.targets import digest_of, label_codes, target_matrix
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metric_of
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
-from rankfold.methods.knn.arguments import KnnArguments
+from rankfold.methods.knn.arguments import KnnArguments, NeighborRequest
 from rankfold.methods.knn.knn import Neighbors
-from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

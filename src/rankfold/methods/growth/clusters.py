@@ -16,20 +16,19 @@ import numpy.typing as npt
 
 from rankfold.methods.claims import has_converged
 from rankfold.methods.growth.growth import Step
-from rankfold.methods.growth.join_rows import JoinRows
-from rankfold.methods.growth.rows import new_rows
+from rankfold.methods.growth.join_rows import JoinRows, new_rows
+from rankfold.methods.kmeans.arguments import given_centers
 from rankfold.methods.kmeans.iteration import Clusters
 from rankfold.methods.kmeans.kmeans import Clustering
-from rankfold.methods.kmeans.request import given_centers
 from rankfold.methods.kmeans.start import change_of, means
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.task import Output, Task
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.zarr.vector import vector_at
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankfold.methods.growth.growth import Step
-from rankfold.methods.growth.rows import new_rows
+from rankfold.methods.growth.join_rows import new_rows
 from rankfold.methods.model.model import open_model
 from rankfold.methods.model.update import Update
 from rankfold.methods.registry import METHODS

@@ -17,21 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.growth.growth import Step
-from rankfold.methods.growth.join_rows import JoinRows
-from rankfold.methods.growth.rows import new_rows
-from rankfold.methods.nmf.arguments import NmfArguments
+from rankfold.methods.growth.join_rows import JoinRows, new_rows
+from rankfold.methods.nmf.arguments import CustomStart, FactorRequest, NmfArguments
 from rankfold.methods.nmf.nmf import SUMS, Nonnegative, compression_of
 from rankfold.methods.nmf.passes.frobenius import NmfIteration, NonnegativePass
-from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.row_solvers import Pivoting
-from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.panels import Panels, refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.orientation import orientation_of
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
@@ -40,6 +36,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.zarr.layout import source_at
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task

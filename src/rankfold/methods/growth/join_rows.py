@@ -1,4 +1,7 @@
-"""Array of a result from rows of an earlier result, followed by new ones; the matrix is not read."""
+"""Array of a result from rows of an earlier result, followed by new ones; the matrix is not read.
+
+The rows of a matrix after those that an earlier result was made from.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
+from rankfold.pipeline.prepare.prepared import PreparedSource, select_prepared
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -72,3 +77,11 @@ class JoinRows(DeclaredFold):
         else:
             write_whole_chunks(self.array, rows, (start, stop), (0, self.new.columns))
         state["rows"] += stop - start
+
+
+def new_rows(source: Source, first: int) -> Source:
+    """The matrix of rows from ``first`` on, with the same preparation steps (``prepare=``) if any."""
+    rows = slice(first, None)
+    if isinstance(source, PreparedSource):
+        return select_prepared(source, rows=rows, columns=None)
+    return select(source, rows=rows, columns=None)

@@ -2,10 +2,18 @@
 
 The second read writes rows by partition to scratch, panel by panel; the panels are then merged. See
 ``methods/partitions``.
+
+Write rows into the result, sorted by partition, and find the radius of each partition.
+
+They are read from runs: the rows of each panel of the matrix (rows read at a time), sorted by partition on
+scratch. A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in
+order of their numbers, since runs are, and each run keeps that order. So what is written is a function of the
+rows and the centers alone. A fold is the work of a sweep (one run through the result) on each panel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,31 +21,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.index.arguments import IndexArguments
-from rankfold.methods.index.layout import IndexLayout
-from rankfold.methods.index.request import IndexRequest
-from rankfold.methods.index.sort_rows import SortRows
-from rankfold.methods.knn.pair_fold import warm_lists, way_of
+from rankfold.methods.index.arguments import IndexArguments, IndexRequest
+from rankfold.methods.index.layout import MEASURED, IndexLayout, most_together, reach
+from rankfold.methods.knn.arguments import compared_rows
+from rankfold.methods.knn.pair_fold import BufferPool, warm_lists, way_of
 from rankfold.methods.knn.plan import SCAN_FLOPS
-from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs
-from rankfold.methods.partitions.layout import FEW_CENTERS, edges_of
+from rankfold.methods.partitions.layout import FEW_CENTERS, edges_of, pieces_of
 from rankfold.methods.partitions.rounds import warm_partitions
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
+from rankfold.methods.partitions.search import gather_rows
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.engine.run import Run, values_in
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Array = npt.NDArray[Any]
@@ -197,3 +208,74 @@ def warm_index(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, 
     """Run the compiled loops that build an index of a matrix of this type and shape once."""
     warm_partitions(dtype)
     warm_lists(dtype, way_of(request["metric"], shape[1]), dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class SortRows(DeclaredFold):
+    """Fold that writes rows by partition, and finds the radius of each partition."""
+
+    cut: Cut
+    """Cut of the rows in their new order into whole chunks."""
+
+    edges: Int64
+    """(partitions + 1,) where each partition begins among the rows in their new order."""
+
+    run_starts: Int64
+    """(panels + 1,) position in the files ``runs`` at which the rows of each panel of the matrix begin."""
+
+    runs: Runs
+    centers: Path
+    """Checkpoint file with ``centers`` (partitions, n)."""
+
+    metric: int
+    result: Path
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Rows and their numbers, centers, and where partitions begin in each run.
+
+        ``rows`` (rows, n), ``ids`` (rows, 1), ``centers`` (partitions, n), ``index`` (panels, partitions +
+        1).
+        """
+        rows, columns, dtype = self.cut.panel_rows, self.runs.rows.columns, self.runs.rows.dtype
+        return {
+            "rows": Buffer((rows, columns), dtype),
+            "ids": Buffer((rows, 1), ID),
+            "index": ScratchConstant.of(self.runs.index),
+            "centers": Constant((len(self.edges) - 1, columns), dtype, self.centers),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """``rows`` (1,) written; ``radii`` (partitions,), the largest distance of a row from its center."""
+        radii = Sum((len(self.edges) - 1,), join=np.maximum)
+        return {"rows": Sum((1,), ID), "radii": radii}
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of a step besides its buffers: reading a run, writing a chunk, measuring rows, positions."""
+        panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
+        measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
+        # Partitions that a panel has on average, with room for more where some are small.
+        some = min(len(self.edges), 16 + 4 * most_together(self.cut.panels, self.edges))
+        return 2 * panel * row + measured + 10 * some * 8
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Allocate the buffers, and ``room``, reusable memory for reading runs."""
+        work = DeclaredFold.workspace(self, device)
+        work.room = BufferPool()
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Read rows ``start:stop`` of the new order, measure their distances from centers, and write them."""
+        count, columns = stop - start, self.runs.rows.columns
+        pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
+        gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)
+        for partition, places in pieces_of(self.edges, start, stop):
+            if places.stop > places.start:
+                own = work.rows[places.start - start : places.stop - start]
+                radius = reach(own, work.centers[partition], self.metric)
+                state["radii"][partition] = max(state["radii"][partition], radius)
+        write_whole_chunks(self.result / "rows", work.rows[:count], (start, stop), (0, columns))
+        write_whole_chunks(self.result / "ids", work.ids[:count], (start, stop), (0, 1))
+        state["rows"] += count

@@ -4,6 +4,8 @@ A probe is one of the partitions of nearest centers that a query is compared wit
 is drawn. Their true neighbors are found first, and then the share of these that one, two, three and more
 probes find, until the lower end of the interval reaches ``min_recall``. All queries are then searched with
 that number of probes, in one read of them.
+
+An existing index, opened: its rows, their numbers, and its partitions.
 """
 
 from __future__ import annotations
@@ -18,34 +20,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.index.layout import most_together, reads_of
 from rankfold.methods.index.search import FIRST_PROBES, SearchIndex, Where
-from rankfold.methods.index.stored import StoredIndex
 from rankfold.methods.index.truth import TrueNeighbors
+from rankfold.methods.knn.arguments import ALIASES, NeighborRequest, compared_rows
 from rankfold.methods.knn.graph import POINTERS, create_graph
 from rankfold.methods.knn.plan import SCAN_FLOPS
-from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.files import Lists
 from rankfold.methods.partitions.layout import CERTAINTY, PANEL_BYTES, RECALL_ROWS
-from rankfold.methods.partitions.recall import Recall, recall_of
+from rankfold.methods.partitions.rounds import Recall, recall_of
 from rankfold.methods.partitions.sample import CollectRows, drawn
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.square_range import refuse_faint_distances
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, argument
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_like
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task, smaller_argument
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
@@ -374,3 +379,83 @@ def queries_task(x: object, index: Result | str | Path, parameters: NeighborRequ
     """Open the index, check the queries, and make the task."""
     stored = StoredIndex.of(index)
     return IndexQueries.of(stored.queries(x), stored, parameters)
+
+
+SAME = {"sqeuclidean": "euclidean"}
+"""Metrics that order rows as another metric does: that metric, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An opened result of ``index``: rows sorted by partition, and their numbers."""
+
+    result: Result
+    """The result, kept open here: a temporary store is deleted with the last reference to its result."""
+
+    rows: Source
+    """(m, n) rows, sorted by partition."""
+
+    ids: Source
+    """(m, 1) number of each of these rows in the matrix."""
+
+    partitions: int
+
+    @classmethod
+    def of(cls, result: Result | str | Path) -> StoredIndex:
+        """Open a result; raises ``InputError`` if it is not one of ``index``. Checks that it is complete."""
+        result = result_of("index", result, "a result of index, as of rf.index(x)")
+        if result.attrs["kind"] != "index":
+            raise InputError(
+                f"{result.path} is the result of {result.attrs['kind']}: give one of index. Make it "
+                "from the rows that neighbors are looked for among, `rankfold index STORE --out INDEX`"
+            )
+        result.require_whole()
+        partitions = int(result.matrix("centers").shape[0])
+        return cls(result, result.matrix("rows"), result.matrix("ids"), partitions)
+
+    @property
+    def name(self) -> str:
+        """Name of the index in messages."""
+        rows, columns = self.rows.shape
+        return f"{self.result.path} (index of {rows} x {columns})"
+
+    def queries(self, x: object) -> Source:
+        """Open queries; raw ones go through the same preparation as the rows of the index."""
+        source = open_like(x, self.result, self.name)
+        if source.shape[1] != self.rows.shape[1]:
+            raise InputError(
+                f"{source.name} has {source.shape[1]} columns, but {self.name} has {self.rows.shape[1]}. "
+                "Give rows of the same columns, in the same order"
+            )
+        return compared_rows(source, str(self.result.attrs["request"]["metric"]))
+
+    def require_metric(self, metric: str) -> None:
+        """Raise ``InputError`` if the index was made by another metric."""
+        own = str(self.result.attrs["request"]["metric"])
+        asked = ALIASES.get(metric, metric)
+        if SAME.get(asked, asked) != SAME.get(own, own):
+            other = (
+                f"make an index by {metric}"
+                if asked in NAMES
+                else "give queries= of the matrix, and no index"
+            )
+            raise InputError(
+                f"{self.name} is by {own}, and neighbors by {metric} were asked for. Say "
+                f"{argument('metric', own)}, or {other}"
+            )
+
+    def arrays(self) -> State:
+        """Load ``centers``, ``edges`` and ``radii`` of the partitions."""
+        names = ("centers", "edges", "radii")
+        return {name: np.asarray(self.result[name][...]) for name in names}
+
+    def edges(self) -> Int64:
+        """(partitions + 1,) first row of each partition; equal sizes are assumed for a future index."""
+        stored = getattr(self.result, "edges", None)
+        if stored is None:
+            return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions
+        return np.asarray(stored[...], np.int64)
+
+    def digest(self) -> str:
+        """Digest of the request and the matrix that the index was made from."""
+        return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])

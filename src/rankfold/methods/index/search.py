@@ -24,8 +24,7 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
-from rankfold.methods.index.balls import may_be_near, taken
-from rankfold.methods.index.layout import at_once
+from rankfold.methods.index.layout import at_once, may_be_near, taken
 from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.knn.write_lists import require_sound, write_lists

@@ -6,7 +6,7 @@ of landmarks after the other to all rows, which takes most of the time. Scaling 
 References
 ----------
 Tenenbaum, de Silva, Langford, A global geometric framework for nonlinear dimensionality reduction, Science
-290, 2000; for landmarks see ``landmarks.py`` and ``scaling.py``.
+290, 2000; for landmarks see ``geodesics.py`` and ``scaling.py``.
 """
 
 from __future__ import annotations
@@ -24,38 +24,44 @@ from rankfold.kernels.graph.paths import Graph, lower_distances, search_breadth_
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, ISOMAP, LANDMARKS, IsomapArguments
-from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
-from rankfold.methods.isomap.geodesics import NAME, Geodesics
+from rankfold.methods.isomap.arguments import (
+    DEFAULT_K,
+    DISCONNECTED,
+    ISOMAP,
+    LANDMARKS,
+    IsomapArguments,
+    IsomapRequest,
+)
+from rankfold.methods.isomap.geodesics import NAME, Geodesics, any_rows, farthest_rows, random_numbers
 from rankfold.methods.isomap.graph import (
+    BRIDGE_BYTES,
     NO_BRIDGES,
     RECORD_BYTES,
     Components,
     NumberedGraph,
+    find_bridges,
     graph_bytes,
     index_type,
     read_components,
     read_graph,
     reading_bytes,
+    require_rows,
     sorting_bytes,
     write_graph,
 )
-from rankfold.methods.isomap.landmarks import any_rows, farthest_rows, random_numbers
-from rankfold.methods.isomap.request import IsomapRequest
 from rankfold.methods.isomap.scaling import Scaling, distances_between, residual_variance, scaling_bytes
 from rankfold.methods.knn.graph import NAME as GRAPH
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, Task, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.machine import one_blas_thread
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.checkpoint import State

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.isomap.geodesics import BLOCK_NUMBERS, NAME, TARGET_CHUNKS
-from rankfold.methods.isomap.landmarks import random_numbers
+from rankfold.methods.isomap.geodesics import BLOCK_NUMBERS, NAME, TARGET_CHUNKS, random_numbers
 from rankfold.methods.isomap.scaling import Scaling, distances_between, residual_variance
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
@@ -25,11 +24,10 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.law import REMEDY
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
+from rankfold.pipeline.planning.shape_only import ImaginedResult
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.run_directory import digest

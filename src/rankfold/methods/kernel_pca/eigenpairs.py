@@ -21,8 +21,7 @@ from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.similarity.functions import Similarity
 from rankfold.kernels.similarity.tiles import LOSS, evaluate
 from rankfold.methods.claims import relative_errors
-from rankfold.methods.similarity.blocks import RowBlocks
-from rankfold.methods.similarity.in_range import require_finite
+from rankfold.methods.similarity.blocks import RowBlocks, require_finite
 from rankfold.methods.similarity.operator import SimilarityMatrix
 from rankfold.methods.svd.in_memory.basis import BELOW_ZERO
 from rankfold.methods.svd.in_memory.lanczos import BLOCK, block_lanczos, room

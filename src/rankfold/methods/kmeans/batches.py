@@ -23,13 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
-from rankfold.methods.kmeans.kept_rows import KeptRows
-from rankfold.methods.kmeans.layout import Layout
-from rankfold.methods.kmeans.passes import OverClusters
-from rankfold.methods.kmeans.request import ClusterRequest
+from rankfold.methods.kmeans.arguments import ClusterRequest
+from rankfold.methods.kmeans.passes import KeptRows, Layout, OverClusters
 from rankfold.methods.kmeans.start import change_of, inertia_of
-from rankfold.methods.parts.finite import refuse_bad
-from rankfold.methods.parts.panels import Panels, numbers
+from rankfold.methods.parts.panels import Panels, numbers, refuse_bad
 from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Sum, Workspace

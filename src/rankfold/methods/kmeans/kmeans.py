@@ -16,27 +16,39 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import is_word
-from rankfold.methods.kmeans.arguments import INITS, KMEANS, KMeansArguments
+from rankfold.methods.kmeans.arguments import (
+    INITS,
+    KMEANS,
+    ClusterRequest,
+    KMeansArguments,
+    centers_among,
+    digest,
+    given_centers,
+)
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
-from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
-from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
-from rankfold.methods.kmeans.layout import Layout, working_type
-from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
-from rankfold.methods.kmeans.request import ClusterRequest, centers_among, digest, given_centers
+from rankfold.methods.kmeans.iteration import (
+    MOST_FAR_ROWS,
+    TILE_ROWS,
+    Clusters,
+    exchange,
+    far_rows,
+    step_pass,
+)
+from rankfold.methods.kmeans.passes import Layout, SamplePass, WriteLabels, working_type
 from rankfold.methods.kmeans.start import First, Sample, best_start, means, weigh
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.parts.panels import refuse_bad
 from rankfold.methods.parts.row_weights import BLOCK_ROWS, RowWeights, open_row_weights
 from rankfold.methods.parts.sample import Sample as FewRows
 from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task, smaller_argument

@@ -2,6 +2,20 @@
 
 A fold is what a pass does with each panel (rows in memory at a time) and each grain of it (rows of one
 product): its buffers, the sums that it accumulates, and its step. Scratch holds intermediate files.
+
+Cut of the rows of a clustering into panels (rows read at a time), and its intermediate files.
+
+Rows that a pass over a matrix keeps: those with the smallest keys, and of equal keys the first.
+
+The choice depends only on keys and row numbers, so that any cut of the matrix keeps the same rows. With
+exponential keys over weights, ``-log(u) / w``, they are a weighted sample without replacement, drawn in one
+read without knowing the sum of all weights.
+
+References
+----------
+Efraimidis, Spirakis, Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006:
+algorithm A, by logarithms. Cohen, Kaplan, Summarizing data using bottom-k sketches, PODC 2007: the next key
+after those kept gives the inclusion probabilities, and these give weights of an unbiased estimate.
 """
 
 from __future__ import annotations
@@ -17,13 +31,13 @@ import numpy.typing as npt
 
 from rankfold.kernels.clustering.far_rows import own_distances
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
-from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
-from rankfold.methods.parts.finite import BAD
-from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
+from rankfold.methods.parts.panels import BAD, Grain, OverPanels, Panels, numbers
 from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.methods.random_keys import Purpose
-from rankfold.pipeline.data.view import working_dtype
-from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, working_dtype
+from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
@@ -319,3 +333,195 @@ def warm_steps(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
         assign_rows(x, centers, labels=labels, bounds=bounds, **room)
         exact, before = exact + 0.25, exact
     own_distances(x, exact, labels, out=np.empty(512))
+
+
+CENTERS_PER_GROUP = 4
+"""Number of centers that share a lower bound of their distances from a row."""
+
+COLUMNS_PER_GROUP = 16
+"""Columns for each bound of a row: storing bounds should cost little compared with reading the row."""
+
+ROWS_PER_CENTER = (4, 256)
+"""Fewest and most rows per center in the sample for a start; ``SAMPLE_BYTES`` decides in between."""
+
+SAMPLE_BYTES = 32 * 2**20
+
+FEWEST_ROWS = 4000
+"""Upper limit of the rows of a sample for few centers, for which that of ``ROWS_PER_CENTER`` is lower."""
+
+LABEL_CHUNKS = (2**18, 2**22)
+"""Fewest and most labels in a chunk of the result; ``TARGET_CHUNKS`` chunks decide in between."""
+
+TARGET_CHUNKS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Layout of a clustering: a matrix by rows, a number of clusters, and weights."""
+
+    source: Source
+    k: int
+    weights: RowWeights | None = None
+    """Weights of the rows; None for one each."""
+
+    @property
+    def view(self) -> View:
+        """View of the matrix by rows, whichever side is longer."""
+        return View(self.source, Orientation.ROWS)
+
+    @property
+    def groups(self) -> int:
+        """Largest number of groups of centers, each of which shares a bound of distances."""
+        columns = self.source.shape[1]
+        return max(1, min(self.k // CENTERS_PER_GROUP, columns // COLUMNS_PER_GROUP))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in the working type."""
+        return self.view.short * self.view.dtype.itemsize
+
+    @property
+    def sums_bytes(self) -> int:
+        """Bytes of the sums (k, n) and counts (k,) of clusters."""
+        return 8 * self.k * (self.view.short + 1)
+
+    def panels(self, slots: int, *, sums_bytes: int = 0) -> Panels:
+        """Panels of rows in their stored type, which kernels read directly; ``slots`` buffers are reused."""
+        view = self.view
+        pieces = cut(view.grid, self.row_bytes, max(self.sums_bytes, sums_bytes))
+        return Panels(view, pieces, slots, view.source.dtype, borrows=True)
+
+    @property
+    def row_seconds(self) -> float:
+        """Nominal seconds for a row in a pass."""
+        return 1e-9 * self.view.short + 2e-11 * self.view.short * self.k
+
+    @property
+    def sample(self) -> tuple[KeptRows, KeptRows]:
+        """Storage for two samples drawn by one pass: of all rows, and of rows far from the first centers.
+
+        Each has one row more than is used: the key of that row gives the sampling probabilities.
+        """
+        rows, columns = self.source.shape
+        fewest, most = (each * self.k for each in ROWS_PER_CENTER)
+        wanted = max(fewest, min(max(most, FEWEST_ROWS), SAMPLE_BYTES // self.row_bytes))
+        return (
+            KeptRows(min(rows, wanted) + 1, columns, self.view.dtype, "any"),
+            KeptRows(min(rows, wanted // 2) + 1, columns, self.view.dtype, "far"),
+        )
+
+    def labels(self, folder: Path, index: int) -> ScratchMatrix:
+        """Intermediate file, in ``folder``, for the labels (rows, 1) of step ``index``."""
+        return ScratchMatrix(folder / f"labels-{index:04d}.bin", self.view.long, 1, np.dtype(np.int32))
+
+    def bounds(self, folder: Path, index: int, groups: int) -> ScratchMatrix:
+        """Intermediate file, in ``folder``, for bounds of distances (rows, 1 + groups) of step ``index``."""
+        path = folder / f"bounds-{index:04d}.bin"
+        return ScratchMatrix(path, self.view.long, 1 + groups, np.dtype(np.float32))
+
+    @property
+    def label_cut(self) -> Cut:
+        """Cut of the labels into chunks of the result."""
+        rows = self.view.long
+        chunk = min(rows, max(LABEL_CHUNKS[0], min(rows // TARGET_CHUNKS, LABEL_CHUNKS[1])))
+        return cut(Grid.regular(rows, chunk, splittable=False), 4, 8)
+
+
+def working_type(layout: Layout, sample: Any) -> np.dtype[Any]:
+    """Type for products of rows: float64 if squares in a sample would leave the range of float32."""
+    sizes = np.abs(sample)
+    largest = float(sizes.max(initial=0.0))
+    in_range = largest == 0 or SMALLEST_NUMBER < largest < LARGEST_NUMBER
+    return layout.view.dtype if in_range else np.dtype(np.float64)
+
+
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-12, 1e15
+"""Range of the largest number of a sample in which float32 holds squares and their sums."""
+
+
+Int64 = npt.NDArray[np.int64]
+
+NOBODY = np.iinfo(np.int64).max
+"""Row number that stands for no row, where fewer rows were kept than there is storage for."""
+
+KEY_TILE_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Storage for the ``count`` rows with the smallest keys, with these keys and the row numbers.
+
+    The arrays are among the sums that a pass over the matrix accumulates, its ``State``.
+    """
+
+    count: int
+    columns: int
+    dtype: np.dtype[Any]
+    name: str = "kept"
+    """Prefix of the names of the three arrays, unique among the sums of a pass."""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Names, in a state, of the arrays of keys, row numbers, and rows."""
+        return f"{self.name}_keys", f"{self.name}_ids", f"{self.name}_rows"
+
+    def sums(self) -> dict[str, Sum]:
+        """Arrays to accumulate, by name: keys (count,), row numbers (count,), and rows (count, columns).
+
+        ``join`` merges those of two states, since each array depends on the others.
+        """
+        shape = (self.count,)
+        keys = Sum(shape, empty=self._no_keys)
+        ids = Sum(shape, np.dtype(np.int64), self._no_ids)
+        return dict(zip(self.names, (keys, ids, Sum((self.count, self.columns), self.dtype)), strict=True))
+
+    def _no_keys(self) -> Float64:
+        return np.full(self.count, np.inf)
+
+    def _no_ids(self) -> Int64:
+        return np.full(self.count, NOBODY)
+
+    def take(self, state: State, keys: Float64, first: int, x: Array) -> None:
+        """Keep those of rows ``x``, numbered from ``first`` on, whose keys (r,) are among the smallest."""
+        some = np.flatnonzero(keys <= state[self.names[0]][-1])
+        if some.size:
+            # Most rows of a first grain are dropped before they are copied.
+            some = some[np.argsort(keys[some], kind="stable")[: self.count]]
+            self._join(state, keys[some], some + first, x[some])
+
+    def join(self, total: State, other: State) -> None:
+        """Merge the kept rows of another state, from other rows of the matrix, into ``total``."""
+        keys, ids, rows = (other[name] for name in self.names)
+        self._join(total, keys, ids, rows)
+
+    def _join(self, state: State, keys: Float64, ids: Int64, rows: Array) -> None:
+        own_keys, own_ids, own_rows = (state[name] for name in self.names)
+        all_keys, all_ids = np.concatenate([own_keys, keys]), np.concatenate([own_ids, ids])
+        order = np.lexsort((all_ids, all_keys))[: self.count]
+        own = order < self.count
+        kept = np.empty_like(own_rows)
+        kept[own] = own_rows[order[own]]
+        kept[~own] = rows[order[~own] - self.count]
+        state |= zip(self.names, (all_keys[order], all_ids[order], kept), strict=True)
+
+    def held(self, state: State) -> tuple[Float64, Int64, Array]:
+        """Kept keys (c,), row numbers (c,) and rows (c, columns), ordered by key; c is at most ``count``."""
+        keys, ids, rows = (state[name] for name in self.names)
+        count = int((ids != NOBODY).sum())
+        return keys[:count], ids[:count], rows[:count]
+
+
+def exponentials(seed: int, purpose: int, start: int, stop: int) -> Float64:
+    """(stop - start,) exponential random numbers, each a function of only (seed, purpose, row).
+
+    Whole tiles of 1024 rows are drawn at a time, as by ``gaussian_rows``.
+    """
+    out = np.empty(stop - start)
+    for tile in range(start // KEY_TILE_ROWS, -(-stop // KEY_TILE_ROWS)):
+        bits = np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=[0, 0, 0, tile])
+        numbers = -np.log1p(-np.random.Generator(bits).random(KEY_TILE_ROWS))
+        first, last = max(start, tile * KEY_TILE_ROWS), min(stop, (tile + 1) * KEY_TILE_ROWS)
+        out[first - start : last - start] = numbers[
+            first - tile * KEY_TILE_ROWS : last - tile * KEY_TILE_ROWS
+        ]
+    return out

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.clustering.far_rows import own_distances
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
-from rankfold.methods.kmeans.kept_rows import KeptRows
-from rankfold.methods.kmeans.passes import likelihoods
+from rankfold.methods.kmeans.passes import KeptRows, likelihoods
 from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.storage.checkpoint import State

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.importing.coo_sort import sorted_entries
-from rankfold.pipeline.importing.csr_writer import CsrWriter
+from rankfold.pipeline.importing.csr_writer import CsrWriter, sorted_entries
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import make_folder

@@ -21,8 +21,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.device import runs_on_device
 from rankfold.pipeline.engine.pairs import FEW, Pairs
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, cut_store, plan_task, smaller_argument
 from rankfold.pipeline.planning.shape_only import ShapeOnly

@@ -13,11 +13,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows, square_norms
-from rankfold.methods.parts.finite import remedy
-from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.panels import numbers, remedy
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.dtypes import note_digits

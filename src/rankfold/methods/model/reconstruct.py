@@ -24,12 +24,11 @@ from rankfold.methods.model.arguments import RECONSTRUCT, ReconstructArguments
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.index_selection import runs_of
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.origin import places_in_words
-from rankfold.pipeline.data.runs import runs_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains
@@ -37,8 +36,9 @@ from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, argument
 from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, one_sweep, plan_task, smaller_argument
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
@@ -47,7 +47,6 @@ from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
 from rankfold.pipeline.storage.result import Result, write_matrix_facts
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
-from rankfold.pipeline.wording import argument
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

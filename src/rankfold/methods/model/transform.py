@@ -23,19 +23,16 @@ import numpy.typing as npt
 
 from rankfold.methods.model.arguments import TRANSFORM, NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
-from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
-from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
+from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows, ProjectSparseRows
 from rankfold.methods.model.transform_pass import products as inner_products
-from rankfold.methods.nmf.penalty import Penalty
+from rankfold.methods.nmf.alternation import Penalty
 from rankfold.methods.nmf.row_solvers import NormalRows, RowSolver
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.panels import Panels, refuse_bad
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.registry import METHODS, Transformation
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.real_parts import matrix_of_parts, numbers_dtype, numbers_of_parts
 from rankfold.pipeline.data.source import CompressedSource, Source, number_bytes, sparse_by_rows, stored_size
@@ -44,6 +41,7 @@ from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, cut_store, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ

@@ -7,13 +7,20 @@ With fewer new rows than columns, the rows are kept in memory, since they are sm
 For many sparse rows, products of columns with columns (a Gram matrix) are summed, at a cost proportional to
 stored numbers; the error estimates include the rounding of squares. If the tolerance is below that, rows are
 made dense and factorized by QR, without squares.
+
+Keep the new rows of an update in memory, if they are few.
+
+Summary of samples to which more can be added: number, mean, and a factor of their scatter matrix.
+
+Two summaries merge into that of all samples, in any order and grouping. A summary whose factor is truncated
+to fewer rows keeps a bound of the error of truncation.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +28,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
+from rankfold.kernels.linear.qr import panel_r
 from rankfold.methods.claims import claim, has_converged, in_words
 from rankfold.methods.model.arguments import UpdateArguments
-from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.model.model import FactorModel, open_model
-from rankfold.methods.model.summary import Summary, merge_summaries
-from rankfold.methods.parts.column_statistics import divisors
-from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.conditioned import Centering, divisors
 from rankfold.methods.parts.outputs import write_outputs
-from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.panels import BAD, OverPanels, Panels, refuse_bad
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
@@ -41,17 +45,19 @@ from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.methods.svd.svd import VARIANCES
 from rankfold.methods.svd.write import warn_of_constant
 from rankfold.methods.task import Output, vectors
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source, sparse_by_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.prepare.prepared import lacks_row_weights
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 
 Float64 = npt.NDArray[np.float64]
@@ -393,3 +399,97 @@ def update_task(result: FactorModel | Result | str | Path, x: object, arguments:
     """Make the task of the components of the samples of a result and of new ones."""
     model = open_model(result)
     return Update.of(model, model.source(x), arguments.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRows(OverPanels):
+    """Fold that copies a matrix into memory as float64."""
+
+    panels: Panels
+    """Panels (rows read at a time) of the matrix."""
+
+    row_seconds: float
+
+    def sums(self) -> Mapping[str, Sum]:
+        """All rows (m, n), of which each stream (part of the rows) fills in its own; count of bad numbers."""
+        return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Copy a panel to its rows; grains with NaN or Inf are counted and left out."""
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            if self.is_finite(state, work, grain, grain.raw):
+                state["rows"][grain.first : grain.last] = grain.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of samples of n features, about their mean; about 0, with a mean of 0, if not centered."""
+
+    count: int
+    mean: Float64
+    """(n,) mean of the samples."""
+
+    factor: Float64
+    """(p, n), p <= n: ``factor' factor`` is the scatter of the samples, except for truncation."""
+
+    squares: Float64
+    """(n,) sums of squares of each feature, or (1,) their sum. Truncation does not change them."""
+
+    truncation_bound: float = 0.0
+    """Bound on how much truncation reduced any squared singular value."""
+
+    @classmethod
+    def of_rows(cls, rows: Float64, *, center: bool) -> Summary:
+        """Summarize samples in memory, (m, n)."""
+        mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
+        factor = rows - mean
+        if center:  # for a mean of 1e8 and deviations of 1, one sum leaves an error of 1e-8
+            mean_residual = factor.mean(axis=0)
+            mean, factor = mean + mean_residual, factor - mean_residual
+        return cls(len(rows), mean, _short(factor), np.einsum("ij,ij->j", factor, factor))
+
+    @property
+    def total(self) -> float:
+        """Sum of squares of all features."""
+        return float(self.squares.sum())
+
+    def cut_to(self, rows: int) -> Summary:
+        """Truncate the factor to at most ``rows`` rows, along the leading directions."""
+        if rows >= len(self.factor):
+            return self
+        _, s, vt = np.linalg.svd(self.factor, full_matrices=False)
+        return replace(
+            self,
+            factor=s[:rows, None] * vt[:rows],
+            truncation_bound=self.truncation_bound + float(s[rows] ** 2),
+        )
+
+
+def merge_summaries(a: Summary, b: Summary) -> Summary:
+    """Merge two summaries into that of all their samples.
+
+    Notes
+    -----
+    Work 2 p n min(p, n) flops for p rows of both factors together, by Householder reflections, no squares.
+
+    References
+    ----------
+    Chan, Golub, LeVeque, The American Statistician 37(3), 1983, for the contribution of the means to the
+    scatter of two groups; it is one more row of the factor.
+    """
+    count = a.count + b.count
+    apart = b.mean - a.mean
+    between = np.sqrt(a.count * b.count / count) * apart
+    squares = between**2
+    return Summary(
+        count,
+        a.mean + apart * (b.count / count),
+        _short(np.vstack([a.factor, b.factor, between])),
+        a.squares + b.squares + (squares if len(a.squares) == len(squares) else squares.sum()),
+        a.truncation_bound + b.truncation_bound,
+    )
+
+
+def _short(factor: Float64) -> Float64:
+    """Reduce a factor to no more rows than columns, by QR."""
+    return panel_r(factor) if len(factor) > factor.shape[1] else factor

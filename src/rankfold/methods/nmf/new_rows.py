@@ -7,7 +7,7 @@ from pathlib import Path
 from rankfold.methods.model.arguments import TRANSFORM
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.transform import Projection, RowLimits
-from rankfold.methods.nmf.penalty import Penalty
+from rankfold.methods.nmf.alternation import Penalty
 from rankfold.methods.nmf.row_solvers import Pivoting, limits_of
 from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError

@@ -23,11 +23,11 @@ from rankfold.methods.nmf.alternation import (
     Model,
     StepError,
 )
+from rankfold.methods.nmf.arguments import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.in_memory import FrobeniusInMemory, stays, whole_read
 from rankfold.methods.nmf.passes.choice import divergence_pass, nonnegative_pass
 from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.passes.sparse import DivergenceIteration
-from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.start import (
     SMALL_BYTES,
     SWEEPS,
@@ -43,9 +43,8 @@ from rankfold.methods.nmf.start import (
     signs_pass,
     singular_short,
 )
-from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.combination import Combination, WriteRows
 from rankfold.methods.parts.outputs import write_outputs
-from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.orientation import orientation_of
@@ -53,7 +52,6 @@ from rankfold.methods.svd.plan import sweeps_of
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.blocks import Cut
@@ -61,6 +59,7 @@ from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import (

@@ -23,9 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.methods.nmf.alternation import Factors, Model, improve_short, linear_model, sizes_of
+from rankfold.methods.nmf.alternation import (
+    Factors,
+    Model,
+    Sizes,
+    cheapest,
+    improve_short,
+    linear_model,
+    penalty,
+    sizes_of,
+)
 from rankfold.methods.nmf.passes.frobenius import CompressedPass, NmfIteration
-from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.square_range import refuse_size

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.similarity.arguments import KernelChoice
 from rankfold.methods.similarity.features import Points, trace_error
-from rankfold.methods.similarity.request import KernelChoice
 from rankfold.methods.similarity.transform import SimilarRows, imagined_points, similar_rows_task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
+from rankfold.pipeline.planning.shape_only import ImaginedResult
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 

@@ -7,6 +7,11 @@ References
 ----------
 Williams, Seeger, Using the Nystroem method to speed up kernel machines, NIPS 2000. Zhang, Tsang, Kwok,
 Improved Nystroem low-rank approximation and error analysis, ICML 2008, for means of clusters as landmarks.
+
+Error of products of features as similarities, on all pairs of sampled rows, with an interval.
+
+The error of the trace covers similarities of rows with themselves, and is exact, since every row is visited.
+This error covers pairs of different rows, and is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +28,10 @@ import numpy.typing as npt
 from rankfold.kernels.similarity.functions import rows_of
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.kmeans.arguments import KMEANS
-from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, NystroemArguments
+from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, NystroemArguments, NystroemRequest
 from rankfold.methods.nystroem.landmarks import Draws, rounds
-from rankfold.methods.nystroem.request import NystroemRequest
-from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.similarity.blocks import shift_of
+from rankfold.methods.similarity.blocks import finite_similarities, require_finite, shift_of
 from rankfold.methods.similarity.features import (
     Points,
     WriteFeatures,
@@ -37,14 +40,13 @@ from rankfold.methods.similarity.features import (
     row_chunk,
     trace_error,
 )
-from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.task import Output, Task, count, vectors
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import PanelSweeps, TaskFacts, plan_task
@@ -265,3 +267,40 @@ def nystroem_task(x: object, arguments: NystroemArguments) -> Task:
         return task
     clusters = KMEANS.task(source, k=asked.rank, passes=CLUSTER_PASSES, seed=asked.seed, n_init=1)
     return Chain(task.request(), (Link("landmarks", clusters), Link("features", task, task.when_made)))
+
+
+SAMPLE_ROWS = 256
+"""Number of rows sampled, all pairs of which are compared."""
+
+WIDTH = 1.96
+"""Standard errors to either side that hold the truth in 95 of 100 samples."""
+
+
+class SampledError(NamedTuple):
+    """Root of the summed squares of errors on pairs, relative to those of similarities, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def sampled_error(similarities: Float64, products: Float64, rows: int) -> SampledError:
+    """Error from (s, s) similarities of a sample, and (s, s) products of its features; ``rows`` are in all.
+
+    References
+    ----------
+    Efron, Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981: each row is left out in
+    turn, with all its pairs; and corrected for the share of rows that is sampled.
+    """
+    count = len(similarities)
+    errors, sizes = np.square(similarities - products), np.square(similarities)
+    for squares in (errors, sizes):
+        np.fill_diagonal(squares, 0.0)
+    errors, sizes = errors.sum(axis=1), sizes.sum(axis=1)
+    total, size = float(errors.sum()), float(sizes.sum())
+    if not size > 0:
+        return SampledError(0.0, 0.0, 0.0)
+    without = (total - 2 * errors) / np.maximum(size - 2 * sizes, np.finfo(np.float64).tiny)
+    spread = (count - 1) / count * np.square(without - without.mean()).sum() * (1 - count / rows)
+    ratio, width = total / size, WIDTH * float(np.sqrt(spread))
+    return SampledError(*(float(np.sqrt(max(each, 0.0))) for each in (ratio, ratio - width, ratio + width)))

@@ -9,10 +9,10 @@ sample      rows that partitions and recall are made from, and the centers of pa
 assign      puts rows into partitions, and compares some of them with all others
 meet_all    a few rows that are compared with all others
 search      neighbors within each partition
-refinement  a folder: rows are compared with further partitions that their neighbors are in
+refinement  rows are compared with further partitions that their neighbors are in
 merge       merges lists of partitions into lists of rows
-recall      the share of true neighbors that were found, and its confidence interval
-rounds      repeats the search with other partitions until the recall is reached
+rounds      repeats the search with other partitions until the recall is reached; the share of true
+            neighbors that were found, and its confidence interval
 complete    rows that were compared with too few others
 plan        its cost, compared with that of all pairs
 """

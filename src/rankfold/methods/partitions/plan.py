@@ -20,8 +20,7 @@ from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
 from rankfold.methods.partitions.layout import LIKELY_SPILL, Layout
 from rankfold.methods.partitions.meet_all import FewRows
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
-from rankfold.methods.partitions.refinement.place import PlaceVisitors
-from rankfold.methods.partitions.refinement.search import Meetings, SearchVisits
+from rankfold.methods.partitions.refinement import Meetings, PlaceVisitors, SearchVisits
 from rankfold.methods.partitions.rounds import MOST_ROUNDS, assign_fold
 from rankfold.methods.partitions.sample import CollectRows
 from rankfold.methods.partitions.search import SearchPartitions

@@ -5,16 +5,33 @@ around other centers. The first round also compares some rows with all others, t
 round. If the recall is too low, one more read compares rows with partitions that their neighbors are in and
 they are not; then comes the next round. The number of rounds, and what they find, follows from the rows, the
 request and the seed.
+
+The share of true neighbors that a search has found, and a confidence interval for it.
+
+A row is chosen among all with equal chances; of its ``k`` true neighbors ``h`` were found. Neighbors as near
+as the farthest true one count, so that a choice among equal distances is no error. What is reported is the
+mean of ``h / k`` over some rows, and an interval for the mean over all rows.
+
+Shares of one row are not independent, and near 1 they are far from normal: a normal interval misses the
+mean too often there. The interval is that of Clopper and Pearson, for as many independent neighbors as have
+the variance that is seen between rows. Few rows may show none by chance: half a row without a hit is added
+in the variance.
+
+References
+----------
+Korn, Graubard, Confidence intervals for proportions with small expected number of positive counts estimated
+from survey data, Survey Methodology 24(2), 1998: the effective size of a sample in that interval.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincinv
 
 from rankfold.kernels.neighbors.lists import merge_rows
 from rankfold.kernels.partitions.visits import choose_visits
@@ -26,15 +43,13 @@ from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
 from rankfold.methods.partitions.layout import Layout, edges_of
 from rankfold.methods.partitions.meet_all import FewRows, without_themselves
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
-from rankfold.methods.partitions.recall import Recall, recall_of
-from rankfold.methods.partitions.refinement.place import PlaceVisitors
-from rankfold.methods.partitions.refinement.search import Meetings, SearchVisits
+from rankfold.methods.partitions.refinement import Meetings, PlaceVisitors, SearchVisits
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.partitions.search import SearchPartitions
 from rankfold.methods.random_keys import Purpose
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.run import Run, values_in
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -255,3 +270,41 @@ def warm_partitions(dtype: np.dtype[Any]) -> None:
     keys, ids = np.full((4, 2), np.inf), np.full((4, 2), 3)
     merge_rows(keys, ids, np.arange(4), other_keys=keys, other_ids=ids)
     choose_visits(ids, np.zeros((4, 2), np.int32), 0, out=np.empty((4, 2), np.int32))
+
+
+MISSED = 0.05
+"""Largest share of samples whose interval does not contain the mean."""
+
+EXTRA_ROWS = 0.5
+"""Rows without a found neighbor that are added in the variance between rows."""
+
+
+class Recall(NamedTuple):
+    """Mean recall of sampled rows, and an interval that contains that of all rows for 95 % of samples."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def recall_of(hits: npt.NDArray[np.int64], k: int, rows: int) -> Recall:
+    """Recall from the number of true neighbors found, of ``k`` each, of rows sampled from ``rows``.
+
+    It is exact if these are all rows.
+
+    >>> found = recall_of(np.full(100, 15), 15, 10**6)
+    >>> found.mean, round(found.low, 2), found.high
+    (1.0, 0.96, 1.0)
+    """
+    shares, count = hits / k, len(hits)
+    mean = float(shares.mean())
+    if count == rows:
+        return Recall(mean, mean, mean)
+    seen = count + EXTRA_ROWS
+    middle = mean * count / seen
+    between = (float(((shares - middle) ** 2).sum()) + EXTRA_ROWS * middle**2) / seen
+    trials = count * min(float(k), max(1.0, middle * (1 - middle) / between if between > 0 else 1.0))
+    hits_of_them, misses = mean * trials, (1 - mean) * trials
+    low = betaincinv(hits_of_them, misses + 1, MISSED / 2) if hits_of_them > 0 else 0.0
+    high = betaincinv(hits_of_them + 1, misses, 1 - MISSED / 2) if misses > 0 else 1.0
+    return Recall(mean, float(low), float(high))

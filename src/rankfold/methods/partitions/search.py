@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.partitions.visits import NONE, choose_visits

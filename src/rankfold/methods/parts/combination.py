@@ -1,6 +1,13 @@
 """Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, followed by Gaussian columns.
 
 Scratch is intermediate files of a run. A grain is the rows of one product.
+
+Folds over a tall narrow matrix on scratch: the Gram matrix of its columns in float64, and its R factor by
+a tree of Householder factorizations.
+
+Fold that writes rows of a factor as whole chunks of the result, each once and by one task.
+
+A panel is the rows that fill whole chunks, a grain the rows of one product.
 """
 
 from __future__ import annotations
@@ -16,10 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.kernels.linear.products import mirror_bytes, product
+from rankfold.kernels.linear.products import add_gram, mirror_bytes, product, weigh
+from rankfold.kernels.linear.qr import merge_r, panel_r
 from rankfold.methods.random_keys import Purpose
-from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Workspace
+from rankfold.pipeline.engine.blocks import Cut, grains
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_long_rows
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
@@ -135,3 +145,118 @@ class OverCombination(DeclaredFold):
     def device_bytes(self) -> int:
         """Most bytes on a device, with those in which the Gram matrix of a grain is formed and mirrored."""
         return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowGram(OverCombination):
+    """Fold that sums the Gram matrix of a combination's columns over all rows."""
+
+    combination: Combination
+    cut: Cut
+    row_seconds: float
+    slots: int = 1
+
+    kernels = (gaussian_rows, product, add_gram)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Gram matrix of the combination's columns, (width, width)."""
+        return {"gram": Sum((self.combination.width,) * 2)}
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes that the combination takes besides its buffers, and those of the Gram matrix of a grain."""
+        return self.combination.temporary_bytes + 8 * self.combination.width**2
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Add the Gram matrix of the rows of a panel, grain by grain."""
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            rows = self.combination.rows(work, first, last)
+            add_gram(rows, total=state["gram"])
+
+
+# R factor -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowR(OverCombination):
+    """Fold that finds the R factor of a combination by a tree of Householder factorizations."""
+
+    combination: Combination
+    cut: Cut
+    row_seconds: float
+    slots: int = 1
+
+    kernels = (gaussian_rows, product, panel_r, merge_r)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """R factor of the rows so far, (width, width); those of two streams are factorized together."""
+        return {"r": Sum((self.combination.width,) * 2, join=merge_r)}
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of copies that LAPACK makes of what it factorizes: rows, and R factors that are merged."""
+        rows, width = self.grain_rows, self.combination.width
+        copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
+        return self.combination.temporary_bytes + copies
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Merge the R factor of the rows of a panel, grain by grain."""
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            state["r"] = merge_r(state["r"], panel_r(self.combination.rows(work, first, last)))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows(OverCombination):
+    """Fold that writes ``(combination @ rotation) * weights`` and sums up the Gram matrix before weights."""
+
+    combination: Combination
+    cut: Cut
+    """Panels are whole chunks of the array."""
+
+    constants: Path
+    """Path of a checkpoint file with ``rotation`` (width, k) and ``weights`` (k,)."""
+
+    array: Path
+    """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
+
+    transposed: bool
+    dtype: np.dtype[Any]
+    rank: int
+    row_seconds: float
+    slots: int = 1
+
+    kernels = (gaussian_rows, product, add_gram, weigh)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Buffers of the combination; rotation (width, k), weights (k,), a grain of the factor; chunks."""
+        tall, rank = self.cut.panel_rows, self.rank
+        return {
+            **OverCombination.buffers(self),
+            "rotation": Constant((self.combination.width, rank), part=self.constants),
+            "weights": Constant((rank,), part=self.constants),
+            "factor": Buffer((self.grain_rows, rank)),
+            "out": Buffer((rank, tall) if self.transposed else (tall, rank), self.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Gram matrix (k, k) of the factor ``combination @ rotation``, before weights."""
+        return {"gram": Sum((self.rank, self.rank))}
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes that the combination takes besides its buffers, of a Gram matrix, and of a copy of chunks."""
+        chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
+        return self.combination.temporary_bytes + 8 * self.rank**2 + chunks
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Form rows ``start:stop`` and write them as whole chunks."""
+        out = work.out.T if self.transposed else work.out
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            factor = work.factor[: last - first]
+            product(self.combination.rows(work, first, last), work.rotation, out=factor)
+            add_gram(factor, total=state["gram"])
+            weigh(factor, work.weights, out=out[first - start : last - start])
+        write = functools.partial(
+            write_long_rows, self.array, start=start, stop=stop, transposed=self.transposed
+        )
+        work.device.send(work.out, write)

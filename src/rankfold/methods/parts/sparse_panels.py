@@ -22,10 +22,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.sparse.moments import add_moments
 from rankfold.kernels.sparse.products import order_columns
-from rankfold.methods.parts.column_statistics import divisors, standard_deviations
-from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import BAD, join_bad
-from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.conditioned import Centering, divisors, standard_deviations
+from rankfold.methods.parts.panels import BAD, join_bad, numbers
 from rankfold.pipeline.data.source import Csr, compressed, index_dtype, require_compressed, sum_places
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut

@@ -24,8 +24,14 @@ import numpy.typing as npt
 
 from rankfold.kernels.similarity.functions import Kind, Rows, own_similarities
 from rankfold.kernels.similarity.tiles import multiply, tile_bytes
-from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, edges_of, reading_bytes, tallest
-from rankfold.methods.similarity.in_range import require_finite
+from rankfold.methods.similarity.blocks import (
+    RowBlocks,
+    block_bytes,
+    edges_of,
+    reading_bytes,
+    require_finite,
+    tallest,
+)
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.planning.passes import BLAS_BYTES

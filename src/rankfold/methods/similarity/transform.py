@@ -11,16 +11,16 @@ import numpy as np
 
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.registry import METHODS
+from rankfold.methods.similarity.arguments import KernelChoice, check_matrix
 from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk
-from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.task import Output, count
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.open_like import open_like
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import TaskFacts, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State

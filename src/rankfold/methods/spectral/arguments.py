@@ -1,15 +1,19 @@
-"""Arguments of spectral and diffusion_map: types, defaults and limits."""
+"""Arguments of spectral and diffusion_map: types, defaults and limits.
+
+Parameters of a spectral embedding, checked before anything is read.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.embedding.arguments import Quality
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.headline import Facts, dimensions, neighborhoods, passes
 from rankfold.methods.registry import LAYOUT, Input, Method, Transformation
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.law import REAL, Law
 from rankfold.pipeline.presentation import CellElements, Presentation
 
@@ -87,7 +91,7 @@ SPECTRAL = Method(
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.spectral.transform:extension_task",
-        "rankfold.methods.fuzzy_graph.sides:warm_weights",
+        "rankfold.methods.fuzzy_graph.fuzzy_graph:warm_weights",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("spectral", "X_spectral")),
@@ -110,8 +114,44 @@ DIFFUSION_MAP = Method(
     headline=headline,
     transformation=Transformation(
         "rankfold.methods.spectral.transform:extension_task",
-        "rankfold.methods.fuzzy_graph.sides:warm_weights",
+        "rankfold.methods.fuzzy_graph.fuzzy_graph:warm_weights",
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("diffusion_map", "X_diffusion_map")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralRequest:
+    """Parameters that a result depends on."""
+
+    kind: str
+    n_components: int
+    tol: float
+    passes: int
+    seed: int
+    alpha: float = 0.0
+    """Power of the degrees that weights are divided by."""
+
+    t: int = 0
+    """Power of the eigenvalues that coordinates are multiplied with."""
+
+    apart: bool = False
+    """True if each component of the graph has coordinates of its own."""
+
+    def check_rows(self, rows: int) -> None:
+        """Raise ``InputError`` if a graph of ``rows`` rows has fewer dimensions than are asked for."""
+        if self.n_components > rows - 1:
+            raise InputError(
+                f"n_components {self.n_components} was asked for, but {rows} rows have at most {rows - 1} "
+                f"dimensions beside the constant one: ask for 1 to {rows - 1}"
+                if rows > 1
+                else "one row alone has no place among others: give neighbors of two rows or more"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
+        facts = {"kind": self.kind, "n_components": self.n_components}
+        if self.kind == "diffusion_map":
+            facts |= {"alpha": self.alpha, "t": self.t}
+        return facts | {"tol": self.tol, "passes": self.passes, "seed": self.seed, "apart": self.apart}

@@ -1,7 +1,7 @@
 """Sources in memory: read once with their weights, and arranged in a tree if they have up to three columns.
 
 Tasks of this process use them in place; other processes map files of them, which the engine writes:
-see ``rankfold.pipeline.engine.by_reference``.
+see ``rankfold.pipeline.engine.scheduler``.
 """
 
 from __future__ import annotations

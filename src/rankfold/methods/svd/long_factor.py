@@ -15,12 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.qr import r_of_gram
-from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.combination import Combination, NarrowGram, NarrowR, WriteRows
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.parts.scratch_gram import NarrowGram, NarrowR
-from rankfold.methods.parts.write_rows import WriteRows
+from rankfold.methods.parts.panels import refuse_bad
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditionedRows
 from rankfold.methods.svd.solvers.whitening import r_of_parts
 from rankfold.methods.svd.strategy import Strategy

@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import adjoint, inner, ritz_vectors
-from rankfold.methods.parts.column_statistics import (
+from rankfold.methods.parts.conditioned import (
+    Centering,
     Statistics,
     divisors,
     mean_about_shift,
     scaled_statistics,
     statistics,
 )
-from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.panels import refuse_bad
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
+from rankfold.methods.svd.passes import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.methods.svd.unseen_directions import RowSketch, UnseenDirections, load_unseen, save_unseen

@@ -15,7 +15,7 @@ from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError, MemoryBudgetError
+from rankfold.pipeline.errors import InputError, MemoryBudgetError, argument
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import (
@@ -27,7 +27,6 @@ from rankfold.pipeline.planning.planner import (
 )
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
 
 
 def make_plan(request: Request, source: Source, budget: Budget) -> Plan:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.svd.solvers.solver import SOLVERS
-from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.errors import InputError, argument
 
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8

@@ -37,7 +37,7 @@ from rankfold.pipeline.data.real_parts import is_complex, numbers_dtype, numbers
 from rankfold.pipeline.data.source import Source, compressed, index_dtype, number_bytes, sparse, stored_size
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, cut_by_numbers
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, argument
 from rankfold.pipeline.planning.seconds import (
     NOMINAL_FLOPS,
     NOMINAL_GATHERED_FLOPS,
@@ -45,7 +45,6 @@ from rankfold.pipeline.planning.seconds import (
     ORDER_SECONDS,
 )
 from rankfold.pipeline.storage.scratch import ScratchMatrix
-from rankfold.pipeline.wording import argument
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
 """Smallest approximation error, by item size, that is found as a difference of sums of squares."""

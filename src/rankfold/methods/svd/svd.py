@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.svd.arguments import PCA, QR, SVD, PcaArguments, QrArguments, SvdArguments
-from rankfold.methods.svd.completion.completion import complete, completed_blank, kept_outputs
-from rankfold.methods.svd.completion.completion_pass import warm_completion
+from rankfold.methods.svd.completion.completion import (
+    complete,
+    completed_blank,
+    kept_outputs,
+    warm_completion,
+)
 from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.orientation import default_passes
 from rankfold.methods.svd.plan import make_plan
@@ -29,7 +33,6 @@ from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strat
 from rankfold.methods.svd.write import refuse_constant, warn_of_rounding, write_decomposition
 from rankfold.methods.task import Output, count, vectors
 from rankfold.methods.warm import warm_columns
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
@@ -37,6 +40,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.prepare.measured_columns import ImputeMean
 from rankfold.pipeline.prepare.prepared import prepare_source, without_shift

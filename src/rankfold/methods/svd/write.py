@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import adjoint
 from rankfold.methods.claims import has_converged, in_words
-from rankfold.methods.parts.column_statistics import divisors
+from rankfold.methods.parts.conditioned import divisors
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.square_range import refuse_faint_columns
 from rankfold.methods.svd.error_estimates import rounding

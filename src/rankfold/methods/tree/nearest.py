@@ -15,8 +15,7 @@ import numpy as np
 from rankfold.kernels.neighbors.lists import EMPTY, sort_lists
 from rankfold.kernels.neighbors.tree import nearest_in_tree
 from rankfold.methods.knn.write_lists import require_sound, write_lists
-from rankfold.methods.tree.points import few_points
-from rankfold.methods.tree.queries import Queries
+from rankfold.methods.tree.points import Queries, few_points
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State

@@ -11,8 +11,7 @@ from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.points import building_bytes, held_bytes
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.passes import Pass, numbers_of
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass, numbers_of
 from rankfold.pipeline.planning.planner import FittedSweeps
 
 FEW_DIMENSIONS = 10

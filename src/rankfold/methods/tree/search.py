@@ -10,8 +10,7 @@ from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.tree.coordinates import PointReader, require_points
 from rankfold.methods.tree.nearest import NearestInTree
 from rankfold.methods.tree.plan import TreeSweeps, visited_points
-from rankfold.methods.tree.points import PointTree
-from rankfold.methods.tree.queries import Queries
+from rankfold.methods.tree.points import PointTree, Queries
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import own_streams
 from rankfold.pipeline.engine.run import Run
@@ -22,8 +21,8 @@ from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 if TYPE_CHECKING:
+    from rankfold.methods.knn.arguments import NeighborRequest
     from rankfold.methods.knn.knn import Neighbors
-    from rankfold.methods.knn.request import NeighborRequest
 
 SHORT_ROWS = 16
 """Rows with fewer columns than this are measured by the same sum in every search, of all pairs or in a tree.

@@ -176,7 +176,7 @@ TSNE = Method(
     "tsne",
     "Rows in few dimensions, each with its neighbors in the neighborhood.",
     TsneArguments,
-    "rankfold.methods.tsne.tasks:tsne_task",
+    "rankfold.methods.tsne.tsne:tsne_task",
     topic=LAYOUT,
     inputs=(Input("neighbors", ("knn",), matrix_key="input"),),
     matrices=("embedding",),
@@ -190,5 +190,5 @@ TSNE = Method(
         by_neighbors=True,
     ),
     presentation=Presentation(cells=CellElements("tsne", "X_tsne")),
-    pending="rankfold.methods.tsne.tasks:pending_task",
+    pending="rankfold.methods.tsne.tsne:pending_task",
 )

@@ -7,6 +7,8 @@ Everything else that all processes need is exchanged.
 
 The divergence is ``sum p log p + sum p log(1 + d^2) + log Z``, with Z the sum of ``1 / (1 + d^2)`` over all
 pairs. Its first term is computed once, the second whenever it is measured, and Z every step.
+
+Edges of a stored graph of affinities, in memory: all of some consecutive vertices.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.descent import Affinities, Descent, Motion, descend, measure_descent
+from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
+from rankfold.methods.knn.graph import NAME
 from rankfold.methods.tsne.arguments import MEASURED, TsneArguments
-from rankfold.methods.tsne.edges import StoredAffinities, entropies
 from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of, warm_repulsion
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
@@ -277,3 +282,59 @@ def _warm_steps(width: int, index: np.dtype[Any]) -> None:
     now, motion = Descent(1.0, 1.0, 1.0, 0.5, 5.0), Motion(still.copy(), still.copy())
     descend(positions, 0, pulls, still, descent=now, motion=motion, out=still.copy())
     measure_descent(positions, 0, pulls, still, descent=now, out=np.empty((2, 2), np.float32))
+
+
+Int64 = npt.NDArray[np.int64]
+
+BLOCK = 2**16
+"""Edges processed at a time: 41 bytes each."""
+
+
+def pulls_bytes(rows: int, vertices: int, edges: int) -> int:
+    """Bytes of the edges of some vertices, in a graph of ``rows`` rows."""
+    return 8 * (vertices + 1) + edges * (4 + (4 if rows < 2**31 else 8))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAffinities:
+    """Path of a stored affinity graph; picklable."""
+
+    graph: Path
+
+    @classmethod
+    def of(cls, graph: Result) -> StoredAffinities:
+        """Affinity graph of a result."""
+        return cls(graph.path / NAME)
+
+    def pointers(self) -> Int64:
+        """Number of edges before each vertex, and in all, (rows + 1,)."""
+        return StoredRows(self.graph).pointers
+
+    def read(self, first: int, last: int) -> Affinities:
+        """Edges of vertices ``first:last``, in memory."""
+        stored = StoredRows(self.graph)
+        ends = stored.ends(first, last)
+        start, stop = int(ends[0]), int(ends[-1])
+        weights = np.empty(stop - start, np.float32)
+        neighbors = np.empty(stop - start, stored.column_dtype)
+        for some in stored.chunks(start, stop):
+            own = slice(some.start - start, some.stop - start)
+            weights[own], neighbors[own] = stored.weights(some), stored.columns(some)
+        return Affinities(ends - start, neighbors, weights)
+
+
+def entropies(pulls: Affinities) -> Float64:
+    """``sum w log w`` over the edges of each vertex, (m,)."""
+    count = len(pulls.pointers) - 1
+    sums = np.empty(count)
+    first = 0
+    while first < count:
+        last = int(np.searchsorted(pulls.pointers, pulls.pointers[first] + BLOCK, side="right")) - 1
+        last = min(count, max(first + 1, last))
+        part = pulls.part(first, last)
+        weights = part.weights.astype(np.float64)
+        logarithms = np.log(np.where(weights > 0, weights, 1))
+        own = np.repeat(np.arange(last - first), np.diff(part.pointers))
+        sums[first:last] = np.bincount(own, weights * logarithms, last - first)
+        first = last
+    return sums

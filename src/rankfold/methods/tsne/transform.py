@@ -22,9 +22,9 @@ import numpy.typing as npt
 from rankfold.kernels.graph.perplexity import affinities
 from rankfold.kernels.grid.nodes import Lattice
 from rankfold.kernels.layout.settling import NewPoints, PlacementOptions, settle_by_nodes, settle_by_pairs
+from rankfold.methods.fuzzy_graph.fuzzy_graph import warm_affinities
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, mismatch
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, in_chunks
-from rankfold.methods.fuzzy_graph.sides import warm_affinities
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.methods.tsne.arguments import NEIGHBORS_OF_PERPLEXITY
@@ -33,11 +33,10 @@ from rankfold.methods.tsne.repulsion import WIDEST
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
+from rankfold.pipeline.planning.shape_only import ImaginedResult
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
 

@@ -1,8 +1,15 @@
-"""The task of t-SNE: gradient descent of all rows in memory. An edge takes 8 bytes, a row some more."""
+"""The task of t-SNE: gradient descent of all rows in memory. An edge takes 8 bytes, a row some more.
+
+Initial positions, close together: from an array, from a result, or random.
+
+The task of an embedding from the arguments of a caller: affinities, initial positions, and descent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,27 +18,44 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.methods.argument import is_word
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
+from rankfold.methods.embedding.quality_chain import measured_task
+from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
+from rankfold.methods.fuzzy_graph.fuzzy_graph import AffinitySides, FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.task import Output, count
-from rankfold.methods.tsne.arguments import TsneArguments
-from rankfold.methods.tsne.descent import State
-from rankfold.methods.tsne.edges import StoredAffinities, pulls_bytes
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.spectral.spectral import start_task
+from rankfold.methods.task import Output, Task, count
+from rankfold.methods.tsne.arguments import TSNE, TsneArguments
+from rankfold.methods.tsne.descent import State, StoredAffinities, pulls_bytes
 from rankfold.methods.tsne.grid import NODE_BYTES, SPACING, GridRepulsion, most_nodes
 from rankfold.methods.tsne.repulsion import by_grid, by_tree, error_of, pushing_bytes, repulsion_of
-from rankfold.methods.tsne.start import start_positions
 from rankfold.methods.tsne.work import optimize
-from rankfold.methods.umap.start import digest, given_positions, spectral_positions
+from rankfold.methods.umap.start import (
+    anywhere,
+    digest,
+    extend_positions,
+    given_positions,
+    spectral_positions,
+)
+from rankfold.methods.umap.umap import PENDING_START
+from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.csr_writer import chunk_length
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
@@ -262,3 +286,104 @@ class TsneTask:
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
+
+
+WIDTH = 1e-4
+"""Standard deviation of the first coordinate of initial positions: so close, all repel each other alike."""
+
+NOISE = 0.01
+"""Noise added to given coordinates, as a share of ``WIDTH``: vertices in one place would stay together."""
+
+
+def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, graph: Path) -> Float32:
+    """Initial positions, (rows, columns): each a function of seed, row, and all that are given.
+
+    Rows beyond the given ones begin among their neighbors in the graph.
+    """
+    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
+    if given is None:
+        return np.asarray(WIDTH * noise, np.float32)
+    places: Any = _unit(given)
+    if len(given) < rows:
+        placed = extend_positions(places.astype(np.float32), anywhere(rows, columns, seed), graph, seed)
+        places = _unit(placed.astype(np.float64))
+    return np.asarray(WIDTH * (places + NOISE * noise), np.float32)
+
+
+def _unit(given: Float64) -> Float64:
+    """Positions centered at 0 and scaled: the first coordinate that varies has a standard deviation of 1."""
+    largest = float(np.abs(given).max(initial=0.0))
+    centered = given / largest if largest > 0 else given.copy()
+    centered -= centered.mean(axis=0)
+    deviations = centered.std(axis=0)
+    varied = deviations > 0
+    if varied.any():
+        centered /= deviations[varied.argmax()]
+    return centered
+
+
+def tsne_task(neighbors: Result | str | Path, arguments: TsneArguments) -> Task:
+    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first."""
+    if (source := matrix_in(neighbors)) is not None:
+        rows = source.shape[0]
+        search = search_of(arguments.neighbors(rows, rows), arguments)
+        beside = matrix_to_begin_at(arguments.init, arguments.matrix, source, arguments.metric)
+        make = functools.partial(_descent_task, matrix=beside, arguments=arguments)
+        return searched_task(source, search, arguments.seed, make, arguments.quality)
+    require_unsaid(neighbors, arguments)
+    result = result_of("tsne", neighbors, "a matrix, or a result of knn, as of rf.knn(x, k=90)")
+    return measured_task(_descent_task(result, arguments.matrix, arguments), result, arguments.quality)
+
+
+def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> Task:
+    """Task that embeds the lists of neighbors of a result."""
+    if result.attrs["kind"] not in TSNE.results:
+        raise InputError(
+            f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
+            f"{coordinates_hint(result)}"
+        )
+    init: object = arguments.init
+    is_name = is_word(init, INITS)
+    name = str(init) if is_name else INITS[-1]
+    # Workers get the parameters: no matrix is among them.
+    parameters = dataclasses.replace(arguments, init=name, matrix=None, quality=None)
+    parameters.check()
+    if is_name and name == INITS[-1]:
+        raise InputError("init custom has no name: give positions, or a result of pca or spectral")
+    require_matrix(name, matrix)
+    graph = _affinities(result, parameters)
+    given = None
+    if not is_name and init is not PENDING_START:
+        names = names_of_result(result.path, result.attrs, 0)
+        given = given_positions(init, graph.lists.rows, parameters.n_components, names)
+    task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)
+    return _chain(graph, task, matrix)
+
+
+def _affinities(result: Result, parameters: TsneArguments) -> FuzzyGraph:
+    """Task that makes the affinity graph of as many neighbors as the perplexity needs."""
+    rows, most = result.matrix("indices").shape
+    lists = StoredLists.of(result, parameters.neighbors(rows, most))
+    return FuzzyGraph(lists, AffinitySides(parameters.perplexities, rows))
+
+
+def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
+    """Chain of tasks: make the graph of affinities, find initial positions if needed, and descend."""
+    links, parameters = [Link("graph", graph)], task.parameters
+    if parameters.init == SPECTRAL:
+        start = start_task(graph, parameters.n_components, parameters.seed)
+        links.append(Link("start", start, start.when_made))
+    if parameters.init == PCA:
+        link, of = start_at_components(matrix, task.rows, parameters.n_components, parameters.seed)
+        links, task = [*links, link], dataclasses.replace(task, matrix=of)
+
+    def ready(results: Mapping[str, Path]) -> TsneTask:
+        edges = int(Result(results["graph"]).attrs["weights"])
+        return dataclasses.replace(task, edges=edges, graph=results["graph"], start=results.get("start"))
+
+    return Chain(task.request(), (*links, Link("descent", task, ready)))
+
+
+def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Task:
+    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    return TSNE.task(*inputs, init=PENDING_START, **arguments)

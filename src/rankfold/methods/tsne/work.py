@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.tsne.arguments import TsneArguments
-from rankfold.methods.tsne.descent import GradientDescent, State
-from rankfold.methods.tsne.edges import StoredAffinities
+from rankfold.methods.tsne.descent import GradientDescent, State, StoredAffinities
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
+from rankfold.pipeline.engine.team import Member, Team, equal_shares
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
 

@@ -32,11 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.forces import Density, closeness_of
-from rankfold.methods.fuzzy_graph.radii import LEAST, RADII, copy_radii, log_radii
+from rankfold.methods.fuzzy_graph.fuzzy_graph import LEAST, RADII, copy_radii, log_radii
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.umap.arguments import UmapArguments
-from rankfold.methods.umap.edges import PullingEdges
-from rankfold.methods.umap.losses import BLOCK, squared_distances
+from rankfold.methods.umap.edges import BLOCK, PullingEdges, squared_distances
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result

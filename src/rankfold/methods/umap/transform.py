@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
+from rankfold.methods.fuzzy_graph.fuzzy_graph import warm_weights
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_chunks, means_of_neighbors
-from rankfold.methods.fuzzy_graph.sides import warm_weights
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
@@ -32,8 +32,7 @@ from rankfold.methods.umap.layout import PIECES
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks

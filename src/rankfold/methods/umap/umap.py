@@ -20,20 +20,18 @@ from rankfold.methods.embedding.components import matrix_to_begin_at, require_ma
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.arguments import NEIGHBORS, ONE_SIDED
-from rankfold.methods.fuzzy_graph.combination.combined import most_edges
-from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.combination import most_edges
+from rankfold.methods.fuzzy_graph.fuzzy_graph import CHUNK_ROWS as RADIUS_ROWS
+from rankfold.methods.fuzzy_graph.fuzzy_graph import RADII, FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
-from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS as RADIUS_ROWS
-from rankfold.methods.fuzzy_graph.radii import RADII
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.umap.arguments import UMAP, UmapArguments
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
-from rankfold.methods.umap.edges import PullingEdges, edges_bytes
-from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
+from rankfold.methods.umap.edges import BLOCK, PullingEdges, edge_loss, edges_bytes, pair_loss
 from rankfold.methods.umap.start import (
     anywhere,
     digest,
@@ -49,8 +47,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.csr_writer import chunk_length
-from rankfold.pipeline.planning.passes import Pass
-from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks

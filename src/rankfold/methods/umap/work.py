@@ -22,7 +22,7 @@ from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import Layout, moves
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
+from rankfold.pipeline.engine.team import Member, Team, equal_shares
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
 

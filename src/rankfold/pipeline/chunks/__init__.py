@@ -2,11 +2,9 @@
 
     geometry        spans, boxes and pieces: parts of an array to read, and where their values go
     files           names, sizes and times of chunk files
-    shard           the index of a shard
-    encoding        decoding of the bytes of a chunk to its values
-    codecs          the codecs in Zarr metadata, as an ``Encoding``
-    decoders        decoders that stop at the bytes that a chunk must have
-    reads           positioned reads of rectangles and boxes of uncompressed files
+    encoding        decoding of the bytes of a chunk to its values; the codecs in Zarr metadata, as an
+                    ``Encoding``; decoders that stop at the bytes that a chunk must have
+    reads           positioned reads of rectangles and boxes of uncompressed files; the index of a shard
     row_marks       digests that show if the first rows of an array have changed
     absence         number of chunks that a store does not hold
     edition         detection that a result was replaced after it was opened (its edition has changed)

@@ -21,11 +21,16 @@ import zarr
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.storage import WrapperStore
 
-from rankfold.pipeline.chunks.codecs import byte_codecs, encoding_of
-from rankfold.pipeline.chunks.decoders import Bytes
-from rankfold.pipeline.chunks.encoding import decode_within, encoded_bound, require_bounded
+from rankfold.pipeline.chunks.encoding import (
+    Bytes,
+    byte_codecs,
+    decode_within,
+    encoded_bound,
+    encoding_of,
+    require_bounded,
+)
+from rankfold.pipeline.chunks.reads import ABSENT
 from rankfold.pipeline.chunks.regular_store import METADATA, WIDEST
-from rankfold.pipeline.chunks.shard import ABSENT
 from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:

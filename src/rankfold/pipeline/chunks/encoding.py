@@ -6,30 +6,163 @@ what they freed: for chunks of 16 MiB, measured, 95 MiB against 17 here, at half
 
 The trap: Blosc does not check the end of its input. A truncated chunk decodes, without an error, to
 whatever lies behind it in memory; so the sizes in its header are checked first.
+
+From the codecs in the metadata of a Zarr array to an ``Encoding``.
+
+The trap: chunks without compression need not be plain values in C order. Fortran order in version 2, a
+filter, a transpose and a checksum each change the bytes of a chunk.
+
+Decoders that stop at the number of bytes that a chunk must have, whatever its encoded bytes hold.
+
+A few kB may decode to GB. gzip, zlib, bz2 and lzma do not store the decoded size, so they are decoded up to
+one byte more than is wanted. zstd may store it in the header of each frame; for frames without it, the sizes
+of their blocks give a bound.
+
+The trap: a file may hold several frames or streams, one after the other, and the header of the first does
+not include the others.
 """
 
 from __future__ import annotations
 
+import bz2
+import dataclasses
 import functools
+import gzip
+import itertools
+import lzma
 import mmap
 import os
+import sys
 import threading
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from rankfold.pipeline.chunks.decoders import (
-    STREAMS,
-    Bytes,
-    Promise,
-    decode_stream,
-    stream_start,
-    word,
-    zstd_promise,
-    zstd_size,
-)
 from rankfold.pipeline.regular import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+
+Bytes = npt.NDArray[np.uint8]
+
+DICTIONARY_BYTES = 256 * 2**20
+"""Most memory that an lzma stream may take in addition to its output; the highest preset takes 65 MiB."""
+
+ZSTD_MAGIC = 0xFD2FB528
+
+ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+"""Magic numbers of frames that decode to nothing."""
+
+ZSTD_BLOCK = 2**17
+"""Most bytes of one decoded block, RFC 8878 section 3.1.1.2.4."""
+
+Stream = Any
+"""A decoder of the standard library: ``decompress(encoded, most)``, ``eof`` and ``unused_data``."""
+
+STREAMS: Mapping[str, Callable[[], Stream]] = {
+    "gzip": functools.partial(zlib.decompressobj, 31),
+    "zlib": zlib.decompressobj,
+    "bz2": bz2.BZ2Decompressor,
+    "lzma": functools.partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, DICTIONARY_BYTES),
+}
+"""Decoders of formats that do not store the decoded size, by their names in numcodecs."""
+
+
+class Promise(NamedTuple):
+    """Decoded size in bytes, as the encoded bytes state it."""
+
+    size: int
+    exact: bool
+    """True if ``size`` is exact; False if it is an upper bound."""
+
+
+def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
+    """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless the decoded size is that of ``out``."""
+    block = stream_start(codec, packed_bytes, len(out) + 1)
+    if len(block) != len(out):
+        size = f"over {len(out)}" if len(block) > len(out) else f"{len(block)}"
+        raise ValueError(f"it decodes to {size} bytes instead of {len(out)}")
+    out[:] = np.frombuffer(block, np.uint8)
+
+
+def stream_start(codec: str, packed_bytes: Bytes, most: int) -> bytes:
+    """Decode the first ``most`` bytes by a codec of ``STREAMS``, or all if there are fewer."""
+    rest: memoryview | bytes = packed_bytes.data
+    parts: list[bytes] = []
+    while len(rest) and most:
+        if codec == "gzip" and bytes(rest[:2]) != b"\x1f\x8b":
+            raise gzip.BadGzipFile(f"not a gzipped file ({bytes(rest[:2])!r})")
+        stream = STREAMS[codec]()
+        parts.append(stream.decompress(rest, most))
+        most -= len(parts[-1])
+        if not stream.eof and most:
+            raise EOFError("it ends before its end-of-stream marker")
+        # Files are padded with zeros now and then; a stream of zlib ends the chunk.
+        rest = b"" if codec == "zlib" else stream.unused_data.lstrip(b"\0")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def zstd_promise(packed_bytes: Bytes) -> Promise | None:
+    """Decoded size from the headers of all zstd frames, read without decoding; None if not all is zstd."""
+    at, total, exact = 0, 0, True
+    while at < len(packed_bytes):
+        magic = word(packed_bytes, at)
+        if magic in ZSTD_SKIPPABLE:
+            at += 8 + word(packed_bytes, at + 4)
+            continue
+        if magic != ZSTD_MAGIC or len(packed_bytes) < at + 6:
+            return None
+        size, at, checksum = _frame_head(packed_bytes, at + 4)
+        count, at = _blocks(packed_bytes, at)
+        at += 4 * checksum
+        total, exact = total + (count if size is None else size), exact and size is not None
+    return Promise(total, exact)
+
+
+def zstd_size(packed_bytes: Bytes) -> int | None:
+    """Decoded size that the header of the first zstd frame states for that frame; None if it states none."""
+    if len(packed_bytes) < 6 or word(packed_bytes, 0) != ZSTD_MAGIC:
+        return None
+    return _frame_head(packed_bytes, 4)[0]
+
+
+def word(packed_bytes: Bytes, at: int) -> int:
+    """Unsigned 32-bit little-endian integer at byte ``at``."""
+    return int.from_bytes(packed_bytes[at : at + 4].tobytes(), "little")
+
+
+def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
+    """Decoded size or None, offset of the first block, and True if a checksum follows the blocks.
+
+    RFC 8878 section 3.1.1.1; ``at`` is behind the magic number.
+    """
+    head = int(packed_bytes[at])
+    flag, single, checksum, dictionary = head >> 6, head >> 5 & 1, bool(head >> 2 & 1), (0, 1, 2, 4)[head & 3]
+    width = (single, 2, 4, 8)[flag]
+    start = at + 1 + (1 - single) + dictionary
+    if width == 0:
+        return None, start, checksum
+    size = int.from_bytes(packed_bytes[start : start + width].tobytes(), "little")
+    return (size + 256 if width == 2 else size), start + width, checksum
+
+
+def _blocks(packed_bytes: Bytes, at: int) -> tuple[int, int]:
+    """Most bytes that the blocks of a frame decode to, and the offset behind the last block."""
+    total, last = 0, False
+    while not last and at + 3 <= len(packed_bytes):
+        head = int.from_bytes(packed_bytes[at : at + 3].tobytes(), "little")
+        last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
+        total += ZSTD_BLOCK if kind == 2 else size
+        at += 3 + (1 if kind == 1 else size)
+    return total, at
+
 
 OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Names in numcodecs of the codecs that are decoded here; Zarr decodes any other chain."""
@@ -216,3 +349,107 @@ class _Scratch(threading.local):
 
 scratch = _Scratch()
 """The calling thread's buffers."""
+
+
+SETTINGS = ("cname", "clevel", "level", "shuffle", "order")
+"""Settings of codecs that are shown to people."""
+
+Chain = list[tuple[str, dict[str, Any]]]
+"""Names and settings of codecs, in the order of encoding."""
+
+
+def encoding_of(metadata: ArrayV2Metadata | ArrayV3Metadata) -> Encoding:
+    """Encoding of the chunks of an array; of the inner chunks if it has shards."""
+    return _version_2(metadata) if metadata.zarr_format == 2 else _version_3(metadata)
+
+
+def _version_2(metadata: ArrayV2Metadata) -> Encoding:
+    filters = [codec.get_config() for codec in metadata.filters or ()]
+    compressor = [metadata.compressor.get_config()] if metadata.compressor else []
+    chain = [(str(config["id"]), dict(config)) for config in (*filters, *compressor)]
+    if metadata.order != "C":
+        chain.insert(0, ("fortran", {}))
+    swapped = not metadata.dtype.to_native_dtype().isnative
+    return _encoding(chain, own=not filters and metadata.order == "C", swapped=swapped)
+
+
+def _version_3(metadata: ArrayV3Metadata) -> Encoding:
+    outer, inner = _chain(metadata.codecs), _chain(metadata.inner_codecs)
+    swapped = any(_endian(settings) != sys.byteorder for name, settings in inner if name == "bytes")
+    own = inner[0][0] == "bytes"
+    index_at, index_checked, index_plain = "", False, True
+    if outer[0][0] == "sharding_indexed":
+        index = _chain(outer[0][1]["index_codecs"])
+        index_plain = [name for name, _ in index] in (["bytes"], ["bytes", "crc32c"])
+        index_plain = index_plain and _endian(index[0][1]) == "little"
+        own = own and index_plain
+        index_at, index_checked = str(outer[0][1]["index_location"]), len(index) == 2
+    rest = [codec for codec in inner if codec[0] != "bytes"]
+    encoding = _encoding(rest, own=own, swapped=swapped, index_at=index_at, index_checked=index_checked)
+    return dataclasses.replace(encoding, index_plain=index_plain)
+
+
+def _encoding(
+    chain: Chain, *, own: bool, swapped: bool, index_at: str = "", index_checked: bool = False
+) -> Encoding:
+    """Encoding of chunks by a chain of codecs.
+
+    ``own`` is True if the chain is applied to plain values in C order, ``swapped`` if these are not in native
+    byte order. ``index_at`` and ``index_checked`` as in ``Encoding``.
+    """
+    names = [name for name, _ in chain]
+    words, reader = " + ".join(_words(*codec) for codec in chain) or "none", "zarr"
+    if own and not chain:
+        reader = "plain"
+    elif own and len(chain) == 1 and names[0] in OWN and is_told(*chain[0]):
+        reader = "codec"
+    # Decoders of streams copy their input and join pieces of output: two more copies of a chunk.
+    # Compressed, decoded, one more for a second codec, one more where Zarr assembles a shard.
+    stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in STREAMS for name in names) + bool(index_at)
+    codec = names[-1] if names and (reader == "codec" or not index_at) else ""
+    return Encoding(words, reader, codec, swapped, index_at, index_checked, stages=stages)
+
+
+def is_told(name: str, settings: dict[str, Any]) -> bool:
+    """True if the encoded bytes alone determine how to decode them, which those of lzma may not."""
+    return name != "lzma" or (settings.get("format", 1) in (0, 1, 2) and not settings.get("filters"))
+
+
+def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+    """Names in numcodecs of bytes-to-bytes codecs, in decoding order, up to the first codec not in ``OWN``.
+
+    A ``crc32c`` among them is kept.
+    """
+    if metadata.zarr_format == 2:
+        codecs = [codec.get_config() for codec in (*(metadata.filters or ()), metadata.compressor) if codec]
+        chain = [(str(config["id"]), dict(config)) for config in codecs]
+    else:
+        chain = [(_plain_name(name), settings) for name, settings in _chain(metadata.inner_codecs)]
+    prefix = itertools.takewhile(
+        lambda codec: codec[0] in (*OWN, "crc32c") and is_told(*codec), reversed(chain)
+    )
+    return tuple(name for name, _ in prefix)
+
+
+def _chain(codecs: Iterable[Any]) -> Chain:
+    """Names and settings of codecs of version 3, given as objects or as dicts of the metadata document."""
+    documents = [codec if isinstance(codec, dict) else codec.to_dict() for codec in codecs]
+    return [
+        (str(each["name"]), cast("dict[str, Any]", each.get("configuration") or {})) for each in documents
+    ]
+
+
+def _endian(settings: dict[str, Any]) -> str:
+    """Byte order that a bytes codec states; types of one byte state none."""
+    return str(settings.get("endian", sys.byteorder))
+
+
+def _words(name: str, settings: dict[str, Any]) -> str:
+    """Text that shows a codec to people, as ``blosc(zstd, 3, shuffle)``."""
+    words = [str(settings[key]) for key in SETTINGS if key in settings]
+    return f"{_plain_name(name)}({', '.join(words)})" if words else _plain_name(name)
+
+
+def _plain_name(name: str) -> str:
+    """Name without the namespace that Zarr gives codecs outside the specification."""
+    return name.removeprefix("numcodecs.")

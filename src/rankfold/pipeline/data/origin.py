@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.attributes import Attributes
 from rankfold.pipeline.data.dtypes import ConvertedSource
+from rankfold.pipeline.data.index_selection import runs_of
+from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.missing_columns import WithoutMissing
 from rankfold.pipeline.data.missing_rows import PresentRows
 from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.data.real_parts import RealParts
-from rankfold.pipeline.data.runs import runs_of
 from rankfold.pipeline.data.selection import SelectedSource
 from rankfold.pipeline.data.source import SamePlaces, Source
 from rankfold.pipeline.data.stacked import StackedSource, axis_of

@@ -37,8 +37,7 @@ from rankfold.pipeline.data.source import (
     row_marks,
 )
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.notebook import facts_table
-from rankfold.pipeline.text import shortened
+from rankfold.pipeline.text import facts_table, shortened
 from rankfold.pipeline.units import format_bytes
 
 

@@ -24,14 +24,13 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.allele_counts import AlleleCounts, sample_axis
-from rankfold.pipeline.data.attributes import Attributes
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.names import Axis, Named, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids
-from rankfold.pipeline.errors import InputError, SeveralAxesError
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.errors import InputError, SeveralAxesError, argument
 
 Rows = str | int | Sequence[str | int] | None
 """Row axes by a caller: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or None."""

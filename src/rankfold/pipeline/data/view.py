@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.pipeline.data.dtypes import note_digits
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source

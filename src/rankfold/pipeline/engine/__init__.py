@@ -7,11 +7,10 @@ sweep           a sweep over rows
 pairs           blocks that are compared, and in what order
 pair_sweep      a sweep over pairs of blocks
 attempt         workspaces and progress of a process in one attempt at a sweep
-by_reference    data that tasks share, read once by a process
 run             files of one request, its sweeps, and counts of passes, seconds and bytes
 durability      which files of a run are recorded and flushed, and when
-scheduler       interface to the place where sweeps run, and its budget
-memory          memory that a process really holds
-control_groups  memory that the groups of a process leave to it
+scheduler       interface to the place where sweeps run, and its budget; data that tasks share, read once by
+                a process
+memory          memory that a process really holds; memory that the groups of a process leave to it
 team            processes that work at the same time, and exchange what they have
 """

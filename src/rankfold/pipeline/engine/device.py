@@ -17,11 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import has_body
-from rankfold.kernels._layouts import aligned_empty
-from rankfold.pipeline.blas import core_type
+from rankfold.kernels._dispatch import aligned_empty, has_body
 from rankfold.pipeline.engine.memory import renew_baseline
 from rankfold.pipeline.errors import PlanError
+from rankfold.pipeline.machine import core_type
 from rankfold.pipeline.storage.checkpoint import State
 
 Array = npt.NDArray[Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankfold.pipeline.errors import DamagedStateError
-from rankfold.pipeline.storage.ledger import Ledger, damaged_block
+from rankfold.pipeline.storage.checkpoint import Ledger, damaged_block
 
 
 @dataclass(frozen=True, slots=True)

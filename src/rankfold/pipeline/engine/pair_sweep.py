@@ -25,13 +25,11 @@ import numpy as np
 import numpy.typing as npt
 from dask.delayed import Delayed
 
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
-from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.device import HOST, Device, Kernel, device_of, runs_on_device
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
-from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.engine.scheduler import ByReference, Scheduler
 from rankfold.pipeline.engine.sweep import (
     LEASE,
     MOST_TURNS,
@@ -41,6 +39,7 @@ from rankfold.pipeline.engine.sweep import (
     short,
 )
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.storage.checkpoint import State, load_if_whole, make_folder, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
 

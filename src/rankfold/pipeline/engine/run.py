@@ -15,25 +15,26 @@ import numpy.typing as npt
 from rankfold._version import __version__
 from rankfold.pipeline.data.origin import layout_of
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.disk import bytes_under
 from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import TOTAL, Sweep
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.machine import bytes_under
 from rankfold.pipeline.prepare.alike import named
 from rankfold.pipeline.prepare.prepared import described, fitted_of
 from rankfold.pipeline.storage.checkpoint import (
+    Ledger,
     State,
     load_if_whole,
     make_folder,
     name_in_run,
+    record_writes,
     save_arrays,
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal
-from rankfold.pipeline.storage.ledger import Ledger, record_writes
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group, write_small
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 

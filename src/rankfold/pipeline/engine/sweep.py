@@ -25,29 +25,29 @@ from typing import Any
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.durable import flush, flush_all, rename
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.device import HOST, Device, Report, device_of, refuse_mixed, runs_on_device
 from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.fold import Fold, panels_of
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
-from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.engine.scheduler import ByReference, Scheduler
 from rankfold.pipeline.errors import DamagedStateError, Interrupted
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import (
+    Ledger,
     State,
     load_if_whole,
     load_json,
     make_folder,
+    record_writes,
     save_arrays,
     save_json,
     set_aside,
 )
 from rankfold.pipeline.storage.journal import Journal
-from rankfold.pipeline.storage.ledger import Ledger, record_writes
 
 SEGMENT_SECONDS = 20.0
 """Length of a segment on a nominal core; also the longest time between two checkpoints."""

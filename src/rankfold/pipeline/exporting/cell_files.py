@@ -23,7 +23,7 @@ from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
 from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, cells_of, mark_of, require_free
 from rankfold.pipeline.exporting.outcome import Outcome
-from rankfold.pipeline.formats.cell_frames import index_of, is_records
+from rankfold.pipeline.formats.frame_columns import index_of, is_records
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.open_files import library, open_hdf5, refuse_damage

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rankfold.pipeline.law import is_of_step
-from rankfold.pipeline.notebook import columns_table, facts_table
-from rankfold.pipeline.text import printable, shortened
+from rankfold.pipeline.text import columns_table, facts_table, printable, shortened
 
 SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
 """Names of the facts that a notebook shows."""

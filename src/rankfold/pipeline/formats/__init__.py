@@ -13,8 +13,7 @@
     hdf5           HDF5 files, through h5py
     hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
     cell_ranger    names of cells and genes in files of 10x Genomics
-    cell_frames    obs and var of AnnData
-    frame_columns  data frames of AnnData as matrices
+    frame_columns  data frames of AnnData as matrices; obs and var of AnnData
     netcdf         netCDF files and xarray objects
     dask           Dask arrays
     open_files     choice of a dataset in a file, files that stay open, optional libraries
@@ -94,8 +93,7 @@ from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
 from rankfold.pipeline.formats.tables.options import name_rows
-from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths
-from rankfold.pipeline.formats.tables.source import table_source
+from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths, table_source
 from rankfold.pipeline.formats.vectors import array_of_vectors, frame_of_arrow, is_arrow, vector_column
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns

@@ -10,11 +10,10 @@ from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import StackedSource, axis_of
-from rankfold.pipeline.errors import RankfoldError, SeveralAxesError
+from rankfold.pipeline.errors import RankfoldError, SeveralAxesError, in_command
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.text import Lines, shell_words
-from rankfold.pipeline.wording import in_command
 
 MOST_ARRAYS = 12
 """Most arrays of a store that are described."""

@@ -1,6 +1,11 @@
 """Data frames of AnnData on disk, such as ``obsm/frame``, as matrices: each column is an array of its own.
 
 Columns are read one after the other, each in its type, and joined in a type that holds them all.
+
+Data frames of AnnData, ``obs`` and ``var``: groups of columns, or records in files older than version 0.7.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html#dataframes. Records are one dataset whose first
+field is the index; the values of a category are in ``uns/NAME_categories``.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Piece
@@ -19,7 +25,6 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.source import MOST_FILES, Volume, absence_of
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.formats.cell_frames import columns_of, is_records, text_of
 
 FRAME = "dataframe"
 """Value of AnnData's attribute ``encoding-type`` for a group that is a data frame."""
@@ -179,3 +184,75 @@ def _kind(column: Any) -> str:
     if "categories" in column.attrs:  # before AnnData 0.8: codes, with a reference to their words
         return "categories"
     return "" if getattr(column.dtype, "kind", "O") in "iufb" else str(column.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a dataset of records, as an array that is read slice by slice."""
+
+    records: Any
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of records."""
+        return tuple(self.records.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the field."""
+        dtype: np.dtype[Any] = self.records.dtype[self.name]
+        return dtype
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes: none, since fields have no attributes."""
+        return {}
+
+    def __getitem__(self, part: Any) -> npt.NDArray[Any]:
+        return np.asarray(self.records[part][self.name])
+
+
+def columns_of(frame: Any) -> list[str]:
+    """Names of the columns, without the index."""
+    if is_records(frame):
+        return list(frame.dtype.names[1:])
+    index = _index_name(frame)
+    return [str(each) for each in frame.attrs.get("column-order", [name for name in frame if name != index])]
+
+
+def column_of(frame: Any, name: str) -> Any:
+    """A column: a dataset, a group of AnnData's encodings, or a field of records."""
+    return Field(frame, name) if is_records(frame) else frame[name]
+
+
+def index_of(frame: Any) -> Any:
+    """Labels of the rows, which can be read slice by slice.
+
+    Raises
+    ------
+    KeyError
+        The frame has no index.
+    """
+    if is_records(frame):
+        return Field(frame, frame.dtype.names[0])
+    index = frame[_index_name(frame)]
+    return index if hasattr(index, "shape") else index["values"]  # with a mask since AnnData 0.13
+
+
+def is_records(frame: Any) -> bool:
+    """True if a frame is one dataset of records, as before version 0.7."""
+    return bool(getattr(getattr(frame, "dtype", None), "names", None))
+
+
+def _index_name(frame: Any) -> str:
+    return text_of(frame.attrs.get("_index", "_index"))
+
+
+def text_of(value: Any) -> str:
+    """Text of an attribute, which HDF5 gives as text or as bytes; empty if it is None.
+
+    >>> text_of(b"csr_matrix"), text_of("csr_matrix"), text_of(None)
+    ('csr_matrix', 'csr_matrix', '')
+    """
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")

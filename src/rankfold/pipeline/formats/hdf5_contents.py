@@ -28,9 +28,8 @@ from rankfold.pipeline.data.dtypes import whole_lengths
 from rankfold.pipeline.data.stacked import Rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import cell_ranger
-from rankfold.pipeline.formats.cell_frames import text_of
 from rankfold.pipeline.formats.csr import ENCODINGS
-from rankfold.pipeline.formats.frame_columns import is_frame_group
+from rankfold.pipeline.formats.frame_columns import is_frame_group, text_of
 from rankfold.pipeline.formats.naming import is_loom
 from rankfold.pipeline.formats.open_files import choose, list_names
 

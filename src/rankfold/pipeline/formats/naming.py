@@ -33,8 +33,8 @@ from rankfold.pipeline.data.names import (
     names_of_result,
 )
 from rankfold.pipeline.errors import RankfoldError
-from rankfold.pipeline.formats.cell_frames import index_of, text_of
 from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
+from rankfold.pipeline.formats.frame_columns import index_of, text_of
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.open_files import open_hdf5
 from rankfold.pipeline.formats.zarr.metadata import dimension_names, names_among

@@ -25,7 +25,6 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
-from rankfold.pipeline.data.attributes import Attributes, attributes_in
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
@@ -33,8 +32,10 @@ from rankfold.pipeline.data.meaning import (
     MARKS,
     OTHER_MARKS,
     SCALES,
+    Attributes,
     Meaning,
     Unwritten,
+    attributes_in,
     bounds_of_decoded,
     meaning_of,
 )

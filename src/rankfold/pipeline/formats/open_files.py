@@ -34,7 +34,7 @@ from rankfold.pipeline.errors import (
     SeveralArraysError,
     SourceNotFoundError,
 )
-from rankfold.pipeline.formats.cell_frames import column_of, columns_of, text_of
+from rankfold.pipeline.formats.frame_columns import column_of, columns_of, text_of
 from rankfold.pipeline.formats.locate import (
     is_address,
     matching_files,

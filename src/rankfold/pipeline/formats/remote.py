@@ -26,7 +26,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.files import absent_message, missing_message
 from rankfold.pipeline.chunks.geometry import Piece, requests
-from rankfold.pipeline.chunks.shard import decode_index, index_span
+from rankfold.pipeline.chunks.reads import decode_index, index_span
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
@@ -44,7 +44,6 @@ from rankfold.pipeline.errors import (
 from rankfold.pipeline.formats.locate import zarr_refusal
 from rankfold.pipeline.formats.naming import UNREADABLE, axis_in
 from rankfold.pipeline.formats.open_files import library
-from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
     dimension_names,
@@ -53,6 +52,7 @@ from rankfold.pipeline.formats.zarr.metadata import (
     names_among,
     read_through_zarr,
 )
+from rankfold.pipeline.formats.zarr.source import count_listed
 
 if TYPE_CHECKING:
     import zarr

@@ -9,8 +9,8 @@ unpacked. The store appears under its name only when it is complete.
     chunking     chunks, codec and tiles of a store
     tiles        copies of matrices of which any part can be read
     rows         copies of files that are read row by row
-    csr_writer   copies of files that hold the stored values of a sparse matrix
-    coo_sort     sorts entries that come in any order, and may exceed the memory
+    csr_writer   copies of files that hold the stored values of a sparse matrix; sorts entries that come in
+                 any order, and may exceed the memory
     identity     the source and request that a store was made from
 """
 
@@ -42,8 +42,7 @@ from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.options import ReadOptions
-from rankfold.pipeline.formats.tables.several import SeveralTables
-from rankfold.pipeline.formats.tables.source import names_of_columns
+from rankfold.pipeline.formats.tables.several import SeveralTables, names_of_columns
 from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.formats.zarr.vector import VectorSource
 from rankfold.pipeline.importing.csr_writer import copy_entries

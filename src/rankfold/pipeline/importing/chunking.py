@@ -19,9 +19,8 @@ from rankfold.pipeline.data.grid import Even, Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
-from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.errors import MemoryBudgetError, memory_argument
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import memory_argument
 
 FULL_ROWS = 256
 """Chunks hold full rows if at least this many of them fit into ``FULL_ROWS_BYTES``."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import convert_into
 from rankfold.pipeline.durable import rename
-from rankfold.pipeline.errors import DataError, MemoryBudgetError
+from rankfold.pipeline.errors import DataError, MemoryBudgetError, memory_argument
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.importing.chunking import (
     PLAIN,
@@ -44,7 +44,6 @@ from rankfold.pipeline.importing.tiles import (
 )
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import memory_argument
 
 ENDLESS = 2**40
 """Declared length of an array that is still growing."""

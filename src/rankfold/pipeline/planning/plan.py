@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.disk import bytes_under, device_of, free_bytes, nearest_folder
-from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.errors import DiskSpaceError, argument
+from rankfold.pipeline.machine import bytes_under, device_of, free_bytes, nearest_folder
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.scaling import Scaling, scaling_of
 from rankfold.pipeline.planning.seconds import Rates, Seconds, predicted_seconds
 from rankfold.pipeline.planning.table import passes_note, table
 from rankfold.pipeline.planning.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -19,12 +19,10 @@ from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import MemoryBudgetError
-from rankfold.pipeline.planning.passes import Pass, numbers_of
-from rankfold.pipeline.planning.peak_memory import fit
+from rankfold.pipeline.errors import MemoryBudgetError, argument
+from rankfold.pipeline.planning.passes import Pass, fit, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
 
 
 @dataclass(frozen=True, slots=True)

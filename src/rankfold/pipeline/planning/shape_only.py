@@ -1,9 +1,14 @@
-"""A matrix that does not exist, or not yet: enough of it to plan with."""
+"""A matrix that does not exist, or not yet: enough of it to plan with.
+
+A result that does not exist, or not yet: enough of it to plan tasks that use it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +17,10 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import CODEC_BYTES, decoder_bytes
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
 from rankfold.pipeline.formats.zarr.source import OVERHEAD_BYTES
+from rankfold.pipeline.storage.result import Result
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
 """Bytes that reading an uncompressed vector takes in addition to the vector."""
@@ -106,3 +113,35 @@ class StoredOnly(ShapeOnly):
 def _grids_by_rows(shape: tuple[int, int]) -> tuple[Grid, Grid]:
     rows, columns = (Grid.regular(length, length, splittable=axis == 0) for axis, length in enumerate(shape))
     return rows, dataclasses.replace(columns, scattered=True)
+
+
+class ImaginedResult(Result):
+    """A result that does not exist yet: its path, shapes of its matrices, and facts that are known.
+
+    Its only arrays are those that were measured for the preparation steps of its matrix (``prepare=``).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        facts: Mapping[str, Any],
+        matrices: Mapping[str, ShapeOnly],
+        fitted: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> None:
+        self._path, self._in_memory, self._facts = path, False, dict(facts)
+        self._matrices, self._fitted = matrices, dict(fitted or {})
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the arrays that are known."""
+        return iter(self._fitted)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """A known array, by its name."""
+        return self._fitted[name]
+
+    def matrix(self, name: str) -> Source:
+        """Shape and type of a matrix of the result, by its name."""
+        return self._matrices[name]
+
+    def require_whole(self, *, sums: bool = False) -> None:
+        """No-op: there is nothing yet that could be damaged."""

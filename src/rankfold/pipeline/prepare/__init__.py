@@ -2,12 +2,11 @@
 
 steps              steps that need no measurement, and the values that they change
 moments            means, variances and sums of rows and columns, which steps need
-variable_columns   which columns vary most for their mean
-measured_rows      steps that make rows comparable, measured on the matrix first
-measured_columns   steps that scale columns or fill in missing values, measured on the matrix first
+measured_columns   steps that scale columns or fill in missing values, measured on the matrix first; steps
+                   that make rows comparable, measured on the matrix first
 given_weights      weights of columns and rows that a caller gives
-chosen_columns     steps that keep some of the columns
-local_regression   a smooth curve through points
+chosen_columns     steps that keep some of the columns; which columns vary most for their mean; a smooth
+                   curve through points
 gaps               marks of missing values, and completion of rows by a model of low rank
 parse              steps as text, and their registry
 centered_rows      rows less their own mean, as correlation compares them

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.complete_rows import RowModel, fill_rows
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.measured_rows import Fitted
+from rankfold.pipeline.prepare.measured_columns import Fitted
 from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require
 
 Array = npt.NDArray[Any]

@@ -19,7 +19,7 @@ from rankfold.pipeline.data.names import Names, require_order
 from rankfold.pipeline.data.origin import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
-from rankfold.pipeline.prepare.measured_rows import Fitted
+from rankfold.pipeline.prepare.measured_columns import Fitted
 from rankfold.pipeline.prepare.moments import weighted_means
 from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require_flags
 from rankfold.pipeline.regular import require_regular

@@ -13,8 +13,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import HighlyVariable, TakeColumns
 from rankfold.pipeline.prepare.gaps import ImputeLowRank, MarkMissing
 from rankfold.pipeline.prepare.given_weights import Coslat, SampleWeight, Weights
-from rankfold.pipeline.prepare.measured_columns import ImputeMean, Patterson, Scale
-from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
+from rankfold.pipeline.prepare.measured_columns import ImputeMean, NormalizeTotal, Patterson, Scale, Tfidf
 from rankfold.pipeline.prepare.steps import Arcsinh, Binarize, Log1p, Sqrt
 from rankfold.pipeline.text import suggest_name
 

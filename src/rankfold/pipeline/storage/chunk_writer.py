@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.regular import open_regular, read_bounded, read_json
-from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder
-from rankfold.pipeline.storage.ledger import note_written
+from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, note_written
 
 if TYPE_CHECKING:
     import zarr

@@ -21,9 +21,7 @@ from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, S
 from rankfold.pipeline.outputs import require_finished
 from rankfold.pipeline.regular import TABLE_BYTES, open_regular, read_json
 from rankfold.pipeline.removal import remove
-from rankfold.pipeline.storage.checkpoint import atomic_file
-from rankfold.pipeline.storage.checksum import checksum, file_checksum
-from rankfold.pipeline.storage.ledger import damaged_block
+from rankfold.pipeline.storage.checkpoint import atomic_file, checksum, damaged_block, file_checksum
 
 NAME = "manifest.json"
 

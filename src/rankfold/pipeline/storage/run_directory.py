@@ -4,6 +4,17 @@
 complete. Until then ``R.zarr.run/`` holds the request, the checkpoints, scratch and the growing result;
 afterwards it keeps ``run.json``, the journal and logs. Whoever works in it holds a lock that the
 kernel releases when the process dies, however it dies.
+
+Ownership of folders of a run: contents that others may change are not trusted.
+
+The state of a run (its checkpoints) decides the result, so it must belong to the user who runs the command,
+and not be writable by all.
+A group may write if the site allows it, as in folders of a project with the set-group-ID bit: its members can
+corrupt numbers there, as they can those of the input and of the result. They cannot inject code: see
+``by_reference``.
+
+The trap: some file systems give all files to one owner, or have no permissions (root over NFS, FAT, shares of
+containers). The owner and mode of a newly made file reveal this.
 """
 
 from __future__ import annotations
@@ -13,7 +24,10 @@ import hashlib
 import json
 import logging
 import os
+import pwd
 import re
+import stat
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,9 +35,9 @@ from pathlib import Path
 from typing import Any
 
 from rankfold._version import __version__
-from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.durable import flush, flush_tree, rename_durably, rename_new
 from rankfold.pipeline.errors import LockedError, OutputError
+from rankfold.pipeline.machine import core_type
 from rankfold.pipeline.outputs import APPEARED, carries, publish_folder
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import (
@@ -40,7 +54,7 @@ from rankfold.pipeline.storage.checkpoint import (
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
 from rankfold.pipeline.storage.lock import Lock, hold_lock, is_lock
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, not_ours, remove_drafts, request_in
-from rankfold.pipeline.storage.owner import make_own_folder, require_own
+from rankfold.pipeline.text import shell_words
 
 LOG = logging.getLogger("rankfold")
 
@@ -436,3 +450,59 @@ def lies_in(path: str | Path, folder: str | Path) -> bool:
 def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:
     names = [name for name in sorted({*earlier, *mine}) if earlier.get(name) != mine.get(name)]
     return ", ".join(f"{name} ({earlier.get(name)} there, {mine.get(name)} now)" for name in names)
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder of a run with default permissions; if these let others write, others get none at all.
+
+    An existing folder stays as it is: ``require_own`` checks it.
+    """
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & stat.S_IWOTH:
+        path.chmod(mode & ~stat.S_IRWXO)
+
+
+def require_own(path: Path, option: str = "--out") -> None:
+    """Raise unless a folder belongs to this user, and is not writable by everybody.
+
+    Raises
+    ------
+    OutputError
+        It belongs to another user, or all may write; ``option`` is the option that chooses the folder.
+    """
+    about = path.stat()
+    foreign, open_to_all = about.st_uid != os.geteuid(), bool(about.st_mode & stat.S_IWOTH)
+    if foreign or open_to_all:
+        usual = _made_now(path)
+        foreign = foreign and (usual is None or usual.st_uid != about.st_uid)
+        open_to_all = open_to_all and (usual is None or not usual.st_mode & stat.S_IWOTH)
+    if foreign:
+        owner = _user(about.st_uid)
+        raise OutputError(
+            f"{path} belongs to {owner}, and you are {_user(os.geteuid())}: what a run has left decides its "
+            f"result, so only its owner may go on with it. Have it removed by {owner}, or choose another "
+            f"{option}"
+        )
+    if open_to_all:
+        raise OutputError(
+            f"{path} may be written by everybody (mode {stat.S_IMODE(about.st_mode):o}): what lies in it "
+            f"decides the result, and may be anybody's. Remove it; or, if nobody else was there, give the "
+            f"same command again after chmod -R o-w {shell_words([str(path)])}"
+        )
+
+
+def _made_now(folder: Path) -> os.stat_result | None:
+    """Owner and mode of a new private file in a folder; None if no file can be made."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno())
+    return None
+
+
+def _user(number: int) -> str:
+    with contextlib.suppress(KeyError):
+        return f"{pwd.getpwuid(number).pw_name} (user {number})"
+    return f"user {number}"

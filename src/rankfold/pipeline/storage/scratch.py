@@ -17,8 +17,7 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.regular import open_descriptor
 from rankfold.pipeline.removal import remove
-from rankfold.pipeline.storage.checkpoint import disk_errors
-from rankfold.pipeline.storage.ledger import note_written
+from rankfold.pipeline.storage.checkpoint import disk_errors, note_written
 
 Array = npt.NDArray[Any]
 

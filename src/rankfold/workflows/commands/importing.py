@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankfold.pipeline.errors import in_command
 from rankfold.pipeline.text import Lines, json_text
-from rankfold.pipeline.wording import in_command
 from rankfold.workflows.options import Json, command, store, view
 from rankfold.workflows.reporting import say
 

@@ -59,8 +59,7 @@ def mpi(
 ) -> None:
     """Run a workflow or a command on processes that mpiexec or srun has started: all but the first work."""
     from rankfold.cluster.mpi.driver import run_command
-    from rankfold.cluster.mpi.numbers import process_numbers
-    from rankfold.cluster.mpi.rendezvous import rendezvous_folder
+    from rankfold.cluster.mpi.rendezvous import process_numbers, rendezvous_folder
     from rankfold.cluster.mpi.worker import end_by_signals, serve
     from rankfold.workflows.flows.flow_file import is_flow
 

@@ -5,9 +5,8 @@ stage_models  models of the stages in that file: one for each method
 graph         stages in the order they run: references, parameter sweeps, cycles
 stage_tasks   makes the task (call to plan and run) of a stage, on existing or future results
 importing     a stage that imports a matrix
-plan          which stages would run, and why
+plan          which stages would run, and why; checks that all results and temporary files fit on the disk
 cost          cost of a stage: passes, bytes, memory, tasks, files, time
-space         checks that all results and temporary files fit on the disk
 table         the plan and the cost as a table
 run           runs the stages that are not done
 destinations  copies of results in files of AnnData or netCDF, tables, and pictures

@@ -19,7 +19,7 @@ from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.pipeline.text import printable
-from rankfold.workflows.flows.destinations.into import put_into
+from rankfold.workflows.flows.destinations import put_into
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
@@ -28,14 +28,14 @@ from rankfold.workflows.flows.plan import (
     plan_stage,
     require_no_store,
     survey,
+    writable,
 )
 from rankfold.workflows.flows.record import LOCK, Record, require_own_record
-from rankfold.workflows.flows.retention.earlier import EarlierResults, rows_of
-from rankfold.workflows.flows.space import writable
+from rankfold.workflows.flows.retention import EarlierResults, rows_of
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
 from rankfold.workflows.messages import in_file, with_place
 from rankfold.workflows.monitoring.metrics import write_metrics
-from rankfold.workflows.monitoring.outcome import outcome_of
+from rankfold.workflows.monitoring.news import outcome_of
 from rankfold.workflows.reporting import exit_code_of
 
 LOG = logging.getLogger("rankfold")

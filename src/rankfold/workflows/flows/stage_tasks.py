@@ -24,8 +24,7 @@ from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.formats.zarr.source import ZarrSource
-from rankfold.pipeline.planning.imagined_result import ImaginedResult
-from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
+from rankfold.pipeline.planning.shape_only import ImaginedResult, ShapeOnly, StoredOnly
 from rankfold.pipeline.prepare.alike import named
 from rankfold.pipeline.prepare.prepared import described, fitted_of
 from rankfold.settings.yaml_file import Document

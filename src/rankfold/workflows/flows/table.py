@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.disk import free_bytes
+from rankfold.pipeline.machine import free_bytes
 from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.text import Lines, printable
 from rankfold.pipeline.units import about, format_bytes

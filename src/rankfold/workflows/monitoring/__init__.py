@@ -1,7 +1,5 @@
 """Reports on a workflow that runs unattended: metrics for Prometheus, and a one-line summary of each run.
 
-outcome       facts of a stage that is done
-metrics       the metrics, and their file
-openmetrics   metrics as text that Prometheus reads
-news          the outcome of a run in one line
+metrics       the metrics, and their file; metrics as text that Prometheus reads
+news          the outcome of a run in one line; facts of a stage that is done
 """

@@ -15,7 +15,7 @@ from rankfold.pipeline.regular import read_last_lines
 from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
-from rankfold.workflows.flows.retention.earlier import EarlierResults
+from rankfold.workflows.flows.retention import EarlierResults
 from rankfold.workflows.messages import columns
 from rankfold.workflows.operations.lock_owner import holder_of
 from rankfold.workflows.operations.running import Work

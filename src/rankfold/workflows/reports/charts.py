@@ -24,12 +24,11 @@ from rankfold.pipeline.exporting.plots.canvas import (
     short,
     whole_numbers,
 )
-from rankfold.pipeline.exporting.plots.palette import HUES
+from rankfold.pipeline.exporting.plots.row_colors import HUES
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.history import History, Period, Segment, periods
-from rankfold.workflows.reports.measures import group_sweeps
+from rankfold.workflows.reports.measures import Scaling, group_sweeps
 from rankfold.workflows.reports.page import Float64
-from rankfold.workflows.reports.speedup import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

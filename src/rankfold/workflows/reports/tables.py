@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.api.identity import argument_of
+from rankfold.api.finished import argument_of
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.history import preparation

@@ -14,10 +14,10 @@ import pytest
 from dask.delayed import Delayed
 from dask.threaded import get
 
+from rankfold.pipeline.engine import team as module
 from rankfold.pipeline.engine.durability import FilePolicy
 from rankfold.pipeline.engine.sweep import LEASE
-from rankfold.pipeline.engine.team import team as module
-from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.engine.team import Member, Team
 from rankfold.pipeline.errors import ClusterError, DamagedStateError
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal

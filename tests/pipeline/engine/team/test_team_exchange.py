@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
+from rankfold.pipeline.engine.team import Exchange, PeerLeft
 
 MESSAGES = 40
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.bits.bit_meeting import RUN, BitRows
 from rankfold.kernels.bits.cpu._shares import Lanes, lists_of_others, open_lanes, take_run
 from rankfold.kernels.neighbors.bounds import tiles

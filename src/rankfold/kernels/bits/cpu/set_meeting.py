@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import wide
+from rankfold.kernels._dispatch import wide
 from rankfold.kernels.bits.bit_meeting import RUN
 from rankfold.kernels.bits.cpu._shares import Lanes, lists_of_others, open_lanes, take_run
 from rankfold.kernels.neighbors.bounds import pieces

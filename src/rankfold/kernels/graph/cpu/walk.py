@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain, wide, writable, write_back
+from rankfold.kernels._dispatch import plain, wide, writable, write_back
 from rankfold.kernels.graph.walk import Steps
 from rankfold.kernels.sparse.cpu._gather import Lanes, parts, store_sum
 from rankfold.kernels.sparse.cpu._order import positions

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain, wide, writable, write_back
+from rankfold.kernels._dispatch import plain, wide, writable, write_back
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

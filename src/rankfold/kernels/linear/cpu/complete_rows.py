@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_with_contraction, contracted_part
-from rankfold.kernels._layouts import plain, wide, writable, write_back
+from rankfold.kernels._dispatch import plain, wide, writable, write_back
 from rankfold.kernels.linear.complete_rows import GOLDEN, LEAST_PERIOD, RowModel, RowSums
 
 Array = npt.NDArray[Any]

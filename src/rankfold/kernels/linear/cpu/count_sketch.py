@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._dispatch import plain, wide
 
 Array = npt.NDArray[Any]
 

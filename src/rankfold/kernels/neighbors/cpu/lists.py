@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._dispatch import plain, wide
 from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
 from rankfold.kernels.neighbors.cpu._masks import LANES as LANES_OF_MASK

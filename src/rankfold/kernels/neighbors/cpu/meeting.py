@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._dispatch import plain, wide
 from rankfold.kernels.neighbors.bounds import near, products, slack, tiles
 from rankfold.kernels.neighbors.cpu._masks import keep_least
 from rankfold.kernels.neighbors.lists import Metric, exhaust_rows, half, refine_rows, scan_pairs

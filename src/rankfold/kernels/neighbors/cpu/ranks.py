@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.neighbors.cpu._distances import EUCLIDEAN, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
 from rankfold.kernels.neighbors.lists import LANES

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import plain, writable, write_back
+from rankfold.kernels._dispatch import plain, writable, write_back
 from rankfold.kernels.neighbors.bounds import EXTRA, near, pieces
 from rankfold.kernels.neighbors.cpu._distances import inner_product
 from rankfold.kernels.neighbors.cpu._sparse_pairs import exhaust, refine, sum_squares

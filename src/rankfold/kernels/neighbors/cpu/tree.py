@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._dispatch import plain, wide
 from rankfold.kernels.neighbors.cpu._heaps import TOP, sift, sort
 from rankfold.kernels.neighbors.cpu._pairs import reach
 from rankfold.kernels.neighbors.cpu._tree import (

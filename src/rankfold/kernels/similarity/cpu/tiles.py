@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction, contracted_part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.similarity.functions import Kind, Rows, Similarity, of_products
 from rankfold.kernels.similarity.tiles import NEAR, needs_differences
 from rankfold.kernels.similarity.tiles import evaluate as contract

@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from rankfold.kernels._layouts import CACHE_LINE
+from rankfold.kernels._dispatch import CACHE_LINE
 from rankfold.kernels.sparse.slabs import SLAB_BYTES
 
 REGISTER, REGISTERS = 32, SLAB_BYTES // 32

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.sparse.products import wrong_index, wrong_pointer
 
 Array = npt.NDArray[Any]

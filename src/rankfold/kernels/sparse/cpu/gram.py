@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction
-from rankfold.kernels._layouts import aligned_empty, plain, write_back
+from rankfold.kernels._dispatch import aligned_empty, plain, write_back
 from rankfold.kernels.sparse.cpu._order import Index, begin_columns, positions
 from rankfold.kernels.sparse.products import add_columns, check_arrays, order_columns
 from rankfold.kernels.sparse.slabs import SLAB_BYTES, cut_block

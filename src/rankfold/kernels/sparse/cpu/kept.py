@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.sparse.cpu._order import Index
 from rankfold.kernels.sparse.cpu._order import positions as in_int64
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain, wide, writable, write_back
+from rankfold.kernels._dispatch import plain, wide, writable, write_back
 from rankfold.kernels.sparse.cpu._gather import Lanes, add_sum, parts, scatter_row, store_sum
 from rankfold.kernels.sparse.cpu._order import begin_columns, place_nonzeros, positions
 from rankfold.kernels.sparse.products import PIECE, check_room

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction
-from rankfold.kernels._layouts import plain, writable, write_back
+from rankfold.kernels._dispatch import plain, writable, write_back
 from rankfold.kernels.sparse.cpu._order import Index, positions
 from rankfold.kernels.sparse.row_products import check_rest
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._dispatch import plain, wide
 from rankfold.kernels.sparse.cpu._gather import Lanes, add_dots, parts, store_dots
 from rankfold.kernels.sparse.cpu._order import positions
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.sums.tree import SKIP, START, STOP, SumTree
 
 Float64 = npt.NDArray[np.float64]

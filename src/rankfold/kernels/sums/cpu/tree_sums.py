@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._dispatch import plain
 from rankfold.kernels.sums.cpu._laws import EXPONENTIAL, GAUSSIAN
 from rankfold.kernels.sums.cpu._nodes import add_node
 from rankfold.kernels.sums.cpu._sources import BLOCK, SIZE, add_source, begin, settle

@@ -27,8 +27,7 @@ from rankfold.kernels.linear.products import add_gram, add_product, add_squares,
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
-from rankfold.methods.parts.finite import BAD, count_negative
-from rankfold.methods.parts.panels import Grain, OverPanels, Panels
+from rankfold.methods.parts.panels import BAD, Grain, OverPanels, Panels, count_negative
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace

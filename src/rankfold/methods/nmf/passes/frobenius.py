@@ -22,8 +22,7 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.products import add_gram, add_product, product
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
 from rankfold.methods.nmf.row_solvers import RowSolver
-from rankfold.methods.parts.finite import BAD, count_negative
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.parts.panels import BAD, OverPanels, Panels, count_negative, numbers
 from rankfold.pipeline.engine.blocks import Cut, grains
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace

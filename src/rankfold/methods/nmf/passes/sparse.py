@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.linear.products import add_gram
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
@@ -41,7 +41,7 @@ from rankfold.kernels.sparse.slabs import cut_block, slab_shape
 from rankfold.methods.nmf.passes.divergence import UPDATES, below
 from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
-from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import BAD
 from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
 from rankfold.pipeline.data.source import Csr
 from rankfold.pipeline.engine.blocks import grains

@@ -26,19 +26,18 @@ from rankfold.methods.nmf.alternation import (
     KullbackLeibler,
     Model,
     ShortUpdate,
+    Sizes,
     StepError,
     linear_model,
     penalty_of,
     sizes_of,
+    weights,
 )
 from rankfold.methods.nmf.passes.divergence import UPDATES
-from rankfold.methods.nmf.penalty import Sizes, weights
 from rankfold.methods.nmf.weighted.least_squares import WeightedPass
-from rankfold.methods.nmf.weighted.panels import refuse_bad_weights
 from rankfold.methods.nmf.weighted.ratios import WeightedRatios, plain_divergence
-from rankfold.methods.nmf.weighted.sources import Weights
-from rankfold.methods.parts.finite import refuse_bad, refuse_negative
-from rankfold.methods.parts.panels import Panels
+from rankfold.methods.nmf.weighted.sources import Weights, refuse_bad_weights
+from rankfold.methods.parts.panels import Panels, refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import View

@@ -33,7 +33,7 @@ from rankfold.kernels.nonnegative.weighted_rows import (
     pair_products,
 )
 from rankfold.methods.nmf.row_solvers import FIRST_SWEEPS
-from rankfold.methods.nmf.weighted.panels import OverWeightedPanels, WeightedGrain, is_by_rows
+from rankfold.methods.nmf.weighted.sources import OverWeightedPanels, WeightedGrain, is_by_rows
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import View
 from rankfold.pipeline.engine.blocks import grains

@@ -29,7 +29,7 @@ from rankfold.kernels.nonnegative.weighted_rows import descend_weighted_rows, pa
 from rankfold.methods.nmf.passes.divergence import LEAST_SHARE, UPDATES, below
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
 from rankfold.methods.nmf.weighted.least_squares import gram_rows
-from rankfold.methods.nmf.weighted.panels import OverWeightedPanels, WeightedGrain, is_by_rows
+from rankfold.methods.nmf.weighted.sources import OverWeightedPanels, WeightedGrain, is_by_rows
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import View
 from rankfold.pipeline.engine.blocks import grains

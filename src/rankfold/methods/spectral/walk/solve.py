@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.claims import relative_errors
+from rankfold.methods.spectral.arguments import SpectralRequest
 from rankfold.methods.spectral.coordinates import contrasts
-from rankfold.methods.spectral.request import SpectralRequest
-from rankfold.methods.spectral.walk.blocks import GraphBlocks
-from rankfold.methods.spectral.walk.filter import Filter, block_width
-from rankfold.methods.spectral.walk.pairs import ROUNDING, RitzPairs
-from rankfold.methods.spectral.walk.steps import Walk
+from rankfold.methods.spectral.walk.blocks import GraphBlocks, Walk
+from rankfold.methods.spectral.walk.filter import ROUNDING, Filter, RitzPairs, block_width
 from rankfold.methods.spectral.walk.vertices import Vertices
 
 Float64 = npt.NDArray[np.float64]

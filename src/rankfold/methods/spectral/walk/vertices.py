@@ -16,8 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels.graph.walk import Steps, components_of, join_edges
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.spectral.walk.blocks import GraphBlocks
-from rankfold.methods.spectral.walk.steps import Walk
+from rankfold.methods.spectral.walk.blocks import GraphBlocks, Walk
 from rankfold.pipeline.errors import DataError
 
 Array = npt.NDArray[Any]

@@ -1,9 +1,9 @@
 """The leading singular triplets of a sparse or dense matrix in memory.
 
-matrix       the matrix, read once: centered, scaled, and multiplied from either side
-products     the two products of a sparse matrix
+matrix       the matrix, read once: centered, scaled, and multiplied from either side; the two products of a
+             sparse matrix
 basis        an orthonormal basis that grows block by block, with thick restarts
-repeated     search for copies of repeated values that one random block cannot see
-lanczos      block Lanczos until the leading values have settled
+lanczos      block Lanczos until the leading values have settled; search for copies of repeated values that
+             one random block cannot see
 triplets     from vectors of the shorter side to triplets, and the factor of the longer side
 """

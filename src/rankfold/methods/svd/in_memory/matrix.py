@@ -9,6 +9,11 @@ weighted columns, the matrix is S D_w - 1 mu', and the second term is subtracted
     A q = S D_w q - 1 (mu'q),    A'w = D_w S'w - mu (1'w)
 
 A dense one is centered in place, which loses no digit however far the mean is from zero.
+
+The products of a sparse matrix and of its transpose with blocks, each from a copy stored in its own order.
+
+Both are sums over stored numbers that are contiguous in memory, line by line (a line is a row, or a column
+where the matrix is stored by columns), so that no sum depends on how lines would be shared out.
 """
 
 from __future__ import annotations
@@ -19,12 +24,18 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
-from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
-from rankfold.methods.parts.conditioned import Centering, local_columns
-from rankfold.methods.parts.finite import count_bad, no_bad, refuse_bad
+from rankfold.kernels.sparse.products import multiply_rows
+from rankfold.methods.parts.conditioned import (
+    Centering,
+    Statistics,
+    divisors,
+    local_columns,
+    standard_deviations,
+)
+from rankfold.methods.parts.panels import count_bad, no_bad, refuse_bad
 from rankfold.methods.parts.square_range import refuse_size
-from rankfold.methods.svd.in_memory.products import both_orders, multiply_lines
 from rankfold.pipeline.data.source import CompressedSource, Csr, Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
@@ -271,3 +282,60 @@ def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
     if filled.any():
         sums[filled] = np.add.reduceat(values, indptr[:-1][filled], dtype=np.float64)
     return sums
+
+
+def multiply_lines(lines: Csr, q: Float64) -> Float64:
+    """Product of a sparse matrix, given by its lines, with the columns of ``q``.
+
+    Parameters
+    ----------
+    lines : Csr
+        (l, n), of float32 or float64.
+    q : (n, b) float64, in C order
+
+    Returns
+    -------
+    (l, b) float64, in C order
+
+    Notes
+    -----
+    Work 2 nnz b flops, in float64 whatever the type of what is stored.
+    """
+    y = np.empty((len(lines.indptr) - 1, q.shape[1]))
+    multiply_rows(lines.indptr, lines.indices, lines.data, q, y=y)
+    return y
+
+
+def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
+    """Store a sparse matrix in both orders, as CSR of itself and of its transpose; duplicates are summed.
+
+    Numbers stay float32 if stored as such and unchanged; else they are float64.
+
+    Parameters
+    ----------
+    stored : Csr
+        (l, across). Left untouched.
+    unit : float
+        Factor of every number.
+
+    Returns
+    -------
+    lines, turned : Csr
+        (l, across) and (across, l). The first may share memory with ``stored``.
+
+    Notes
+    -----
+    Memory 2 nnz (8 + index) bytes at most. The transposition is a counting sort.
+    """
+    values = stored.data
+    if unit != 1 or values.dtype != np.float32:
+        values = values.astype(np.float64, copy=False)
+    if unit != 1:
+        values = values * unit
+    shape = len(stored.indptr) - 1, across
+    lines = scipy.sparse.csr_array((values, stored.indices, stored.indptr), shape=shape)
+    if not lines.has_canonical_format:
+        lines = lines.astype(np.float64)
+        lines.sum_duplicates()
+    turned = lines.T.tocsr()
+    return Csr(lines.indptr, lines.indices, lines.data), Csr(turned.indptr, turned.indices, turned.data)

@@ -5,8 +5,8 @@ blocks           base class of solvers by blocks of vectors
 gram             one pass into a scatter matrix, and its eigenvectors
 krylov           fused block Krylov, stopped by a free error estimate or by the share of the norm it holds
 subspace         fused subspace iteration, with room for one block
-sketch           a single pass into sketches, and a reconstruction from them
-sketch_pass      the fold of that pass: range, co-range, core and error sketches
+sketch           a single pass into sketches, and a reconstruction from them; the fold of that pass: range,
+                 co-range, core and error sketches
 tsqr             R by one pass over the matrix itself, and the long factor as a recipe
 preconditioned   folds of tsqr: R factors of panels, preconditioned by a sample
 whitening        a basis in which columns are orthonormal

@@ -12,17 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.parts.column_statistics import Statistics
-from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.combination import Combination, NarrowR, WriteRows
+from rankfold.methods.parts.conditioned import Centering, Statistics
 from rankfold.methods.parts.sample import sampled_columns
-from rankfold.methods.parts.scratch_gram import NarrowR
 from rankfold.methods.parts.start import NO_BLOCK, leading_block, tells_of_others
-from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.long_factor import Triplets
 from rankfold.methods.svd.orientation import BASIS_SQUARES
-from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
+from rankfold.methods.svd.passes import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows

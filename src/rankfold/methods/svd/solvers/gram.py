@@ -23,14 +23,12 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
 from rankfold.kernels.linear.products import mirror_bytes, product
-from rankfold.methods.parts.column_statistics import Statistics, deviations, unit_divisors
-from rankfold.methods.parts.conditioned import Centering, OverColumns
-from rankfold.methods.parts.finite import BAD, join_bad, refuse_bad
-from rankfold.methods.parts.panels import Grain, Panels, numbers
+from rankfold.methods.parts.conditioned import Centering, OverColumns, Statistics, deviations, unit_divisors
+from rankfold.methods.parts.panels import BAD, Grain, Panels, join_bad, numbers, refuse_bad
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import SAFETY, Truncation
 from rankfold.methods.svd.operator import CenteredMatrix, refuse_overflow
-from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
+from rankfold.methods.svd.passes import SparseGramPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, squared_norm, truncation_facts

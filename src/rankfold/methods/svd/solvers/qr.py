@@ -19,9 +19,9 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.real_parts import expand, matrix_of_parts
 from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.machine import one_blas_thread
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.storage.chunk_writer import open_to_write
 

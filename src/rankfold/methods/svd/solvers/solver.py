@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rankfold.methods.parts.column_statistics import Statistics
-    from rankfold.methods.parts.conditioned import Centering
+    from rankfold.methods.parts.conditioned import Centering, Statistics
     from rankfold.methods.parts.panels import Panels
     from rankfold.methods.parts.start import Start
     from rankfold.methods.svd.long_factor import LongFactor

@@ -20,16 +20,15 @@ import scipy.linalg
 
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, phases_to_positive
 from rankfold.kernels.linear.qr import r_of_gram
-from rankfold.methods.parts.column_statistics import (
+from rankfold.methods.parts.conditioned import (
+    Centering,
     Statistics,
     mean_about_shift,
     scaled_statistics,
     statistics,
     unit_divisors,
 )
-from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import refuse_bad
-from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.panels import Panels, refuse_bad
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.long_factor import FromMatrix
@@ -51,11 +50,10 @@ from rankfold.pipeline.data.real_parts import collapse, expand
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import DataError, argument
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 from rankfold.pipeline.storage.scratch import NOWHERE
-from rankfold.pipeline.wording import argument
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

@@ -4,16 +4,13 @@ kinds        kinds of plots, which of them a result has, and a figure with one p
 scatter      rows by two or three coordinates, as markers or as density
 loadings     components by columns
 patterns     maps and series together: a field over time
-maps         components over the two axes of the columns
+maps         components over the two axes of the columns; degrees and coastlines
 series       components over time
-geography    degrees and coastlines
 bars         sizes of clusters, degrees of a graph, rows along one coordinate
 curves       falling curves: singular values, inertia
 density      points counted on a grid
 coordinates  coordinates to draw, read by blocks
-row_colors   labels or values of rows
-palette      colors of labels
+row_colors   labels or values of rows; colors of labels
 row_columns  columns of arrays, tables and files that these are read from
-canvas       figures without global state, light and dark
-files        figures as files
+canvas       figures without global state, light and dark; figures as files
 """

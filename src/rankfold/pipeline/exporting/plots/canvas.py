@@ -2,6 +2,8 @@
 
 matplotlib is loaded when a figure is made. What a user has set in ``rcParams`` is neither changed
 nor used: text, lines and fonts are those of matplotlib's defaults.
+
+Figures as files, which appear once they are complete.
 """
 
 from __future__ import annotations
@@ -13,13 +15,17 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.outputs import FileOutput, Foreign, carries, file_output, head_of
 from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 DPI = 200
 WIDTH = 1640
@@ -219,3 +225,37 @@ def _figure_type() -> Any:
             return encoded(self, "png")
 
     return InlineFigure
+
+
+TYPES = (".png", ".svg")
+
+OURS = carries(MARK)
+"""Function of a path: None for a picture that rankfold made, else a message that it is none."""
+
+
+def picture_output(
+    path: Path, *, overwrite: bool, foreign: Foreign = OURS, subject: str | None = None
+) -> FileOutput:
+    """Output file for a picture, checked before anything is read.
+
+    A picture that carries the same ``subject`` is replaced; another one of rankfold with ``overwrite``, and
+    nothing else ever.
+
+    Raises
+    ------
+    InputError
+        The suffix is none of ``TYPES``.
+    OutputError
+        The file exists, or its folder does not.
+    """
+    if path.suffix.lower() not in TYPES:
+        raise InputError(f"{path} is no picture that can be written: give a name that ends in .png or .svg")
+    if subject is not None:
+        with contextlib.suppress(OSError):
+            overwrite = overwrite or subject.encode() in head_of(path)
+    return file_output(path, foreign, replaces=overwrite)
+
+
+def write_picture(figure: Figure, output: FileOutput, facts: Mapping[str, str] | None = None) -> Path:
+    """Write a figure in the format of the suffix of the file."""
+    return output.write(encoded(figure, output.path.suffix.lower().removeprefix("."), facts))

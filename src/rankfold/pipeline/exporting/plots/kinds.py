@@ -21,12 +21,13 @@ from rankfold.pipeline.exporting.plots.canvas import (
     Theme,
     new_figure,
     own_style,
+    picture_output,
     place_axes,
     short,
+    write_picture,
 )
 from rankfold.pipeline.exporting.plots.coordinates import Plottable, has_coordinates, points_of, view_of
 from rankfold.pipeline.exporting.plots.curves import has_singular_values, inertia_of, scree_of
-from rankfold.pipeline.exporting.plots.files import picture_output, write_picture
 from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
 from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
 from rankfold.pipeline.exporting.plots.patterns import has_patterns, patterns_of

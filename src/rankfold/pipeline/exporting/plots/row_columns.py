@@ -27,7 +27,7 @@ from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.arrays import is_cells
-from rankfold.pipeline.formats.cell_frames import column_of, columns_of, is_records
+from rankfold.pipeline.formats.frame_columns import column_of, columns_of, is_records
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
 from rankfold.pipeline.formats.npy import map_npy

@@ -26,8 +26,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
 )
 from rankfold.pipeline.exporting.plots.coordinates import Points
 from rankfold.pipeline.exporting.plots.density import Extent, Grid, count_points, extent_of
-from rankfold.pipeline.exporting.plots.palette import MOST_HUES, NO_LABEL, hues, rgb
-from rankfold.pipeline.exporting.plots.row_colors import Labels, Values
+from rankfold.pipeline.exporting.plots.row_colors import MOST_HUES, NO_LABEL, Labels, Values, hues, rgb
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

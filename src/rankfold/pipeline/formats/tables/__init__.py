@@ -7,7 +7,6 @@ cells      conversion of text cells to numbers
 dialect    separator, number style and header of a text file
 delimited  .csv, .tsv, .txt, also compressed
 parquet    .parquet, or a folder of them
-several    text files of the same columns, stacked by rows
-source     a small table, read in place
+several    text files of the same columns, stacked by rows; a small table, read in place
 overview   description of the columns of a table
 """

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rankfold.pipeline.data.dtypes import LARGEST_WHOLE
-from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.errors import ChunkError, DataError, InputError, argument
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, unpack_stream
 from rankfold.pipeline.formats.tables.cells import PLAIN, Cells, Remarks, Style, Wrong, read_cells
 from rankfold.pipeline.formats.tables.columns import (
@@ -44,7 +44,6 @@ from rankfold.pipeline.formats.tables.options import (
 )
 from rankfold.pipeline.formats.tables.row_names import RowNames
 from rankfold.pipeline.regular import open_regular
-from rankfold.pipeline.wording import argument
 
 BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most bytes of text that are parsed at a time."""

@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import cut
-from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.errors import ChunkError, InputError, argument
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, open_text, plain_name
 from rankfold.pipeline.formats.tables.cells import FALSE, ODD, PLAIN, TRUE, Style, is_number
 from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
-from rankfold.pipeline.wording import argument
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": None}
 """Usual separator of cells, by the ending of the name; for .csv and .txt the lines decide."""

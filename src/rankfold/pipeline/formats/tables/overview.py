@@ -15,8 +15,14 @@ from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableCo
 from rankfold.pipeline.formats.tables.delimited import whole_reader
 from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, count_words
 from rankfold.pipeline.formats.tables.parquet import look_at_parquet
-from rankfold.pipeline.formats.tables.several import is_text_table, table_paths, table_reader
-from rankfold.pipeline.formats.tables.source import LARGEST_FILES, LARGEST_TABLE, READ_BYTES
+from rankfold.pipeline.formats.tables.several import (
+    LARGEST_FILES,
+    LARGEST_TABLE,
+    READ_BYTES,
+    is_text_table,
+    table_paths,
+    table_reader,
+)
 from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
 

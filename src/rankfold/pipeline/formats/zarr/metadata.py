@@ -15,15 +15,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rankfold.pipeline.chunks.codecs import encoding_of
 from rankfold.pipeline.chunks.edition import ATTRIBUTE as RESULT
 from rankfold.pipeline.chunks.edition import Edition
-from rankfold.pipeline.chunks.encoding import Encoding
+from rankfold.pipeline.chunks.encoding import Encoding, encoding_of
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
-from rankfold.pipeline.data.attributes import VARIABLE, Attributes, attributes_in
 from rankfold.pipeline.data.dtypes import native
-from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of, say_fill
+from rankfold.pipeline.data.meaning import (
+    SCALES,
+    VARIABLE,
+    Attributes,
+    Meaning,
+    attributes_in,
+    meaning_of,
+    say_fill,
+)
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
 

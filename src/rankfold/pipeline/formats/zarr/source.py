@@ -7,6 +7,8 @@ fill it. Chunks in any other encoding are read by Zarr.
 Zarr silently reads a missing chunk as fill value, and so does this module, since Zarr does not write chunks,
 and inner chunks of shards, that are all fill value. Missing chunks are counted, and refused on request. In a
 result they are damage.
+
+Count the chunks of a Zarr array that no file holds, by existing files and by the indexes of shards.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.absence import Absence
+from rankfold.pipeline.chunks.absence import Absence, chunk_count, estimate_absence, inner_counts
 from rankfold.pipeline.chunks.encoding import (
     codec_bytes,
     decode_into,
@@ -30,25 +33,26 @@ from rankfold.pipeline.chunks.encoding import (
     require_whole_blosc,
     scratch,
 )
+from rankfold.pipeline.chunks.files import ABSENT as NO_FILE
 from rankfold.pipeline.chunks.files import LISTING_LIMIT, absent_message, lost_message, missing_message
 from rankfold.pipeline.chunks.geometry import Box, Piece, cells, local, requests
 from rankfold.pipeline.chunks.reads import (
+    ABSENT,
     SCRATCH_BYTES,
     TURN_BYTES,
+    read_index,
     read_plain_box,
     read_rectangle,
     read_run,
     tiles,
 )
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_rows
-from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Matrix
-from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.errors import ChunkError, RankfoldError
 from rankfold.pipeline.formats.naming import written_names, zarr_axis
-from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
     read_through_zarr,
@@ -59,6 +63,7 @@ from rankfold.pipeline.regular import open_descriptor
 
 if TYPE_CHECKING:
     import zarr
+
 
 REQUEST_BYTES = 16 * 2**20
 """Chunks smaller than this are requested from Zarr together: a request takes it about 0.3 ms."""
@@ -421,3 +426,101 @@ def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
     from rankfold.pipeline.chunks.regular_store import RegularStore
 
     return open_bounded(RegularStore(path, read_only=True), array)
+
+
+FETCHES = 16
+"""Number of indexes of shards that are read at the same time."""
+
+ReadIndex = Callable[[str, int, int], npt.NDArray[np.uint64]]
+"""Function that reads the index of a shard, by key, size in bytes and number of inner chunks."""
+
+
+def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
+    """Number of chunks that an array lacks, from at most ``most`` of its files; 0 if ``most`` is 0.
+
+    Raises
+    ------
+    ChunkError
+        The index of a shard cannot be read.
+    """
+    absent = examined = 0
+    for place, state in layout.files.sample(most):
+        inside = chunks_inside(layout, place)
+        examined += math.prod(inside)
+        if state.size == NO_FILE:
+            absent += math.prod(inside)
+        elif is_indexed(layout):
+            absent += absent_inside(layout, state.key, state.size, inside, _reader(layout))
+    return estimate_absence(absent, examined, chunk_count(layout.shape, layout.chunks), layout.fill)
+
+
+def count_listed(
+    layout: Layout, present: Mapping[tuple[int, ...], int], read: ReadIndex, most: int
+) -> Absence:
+    """Number of chunks that an array lacks, from a listing and at most ``most`` indexes of shards.
+
+    ``present`` maps the grid index of each existing file to its size.
+    """
+    total, places = chunk_count(layout.shape, layout.chunks), sorted(present)
+    inside = sum(math.prod(chunks_inside(layout, place)) for place in places)
+    count = min(len(places), most) if is_indexed(layout) else 0
+    if not count:
+        return estimate_absence(total - inside, total, total, layout.fill)
+    sample = [places[i * len(places) // count] for i in range(count)]
+
+    def absent(place: tuple[int, ...]) -> int:
+        key, within = layout.files.key(*place), chunks_inside(layout, place)
+        return absent_inside(layout, key, present[place], within, read)
+
+    with ThreadPoolExecutor(FETCHES) as pool:
+        found = sum(pool.map(absent, sample))
+    examined = sum(math.prod(chunks_inside(layout, place)) for place in sample)
+    inner = estimate_absence(found, examined, inside, layout.fill)
+    return Absence(total - inside + inner.count, total, inner.fills, inner.sampled)
+
+
+def is_indexed(layout: Layout) -> bool:
+    """True if files are shards whose indexes are read here."""
+    return bool(layout.encoding.index_at) and layout.encoding.index_plain
+
+
+def chunks_inside(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
+    """Number of chunks along every axis in the file at a grid index, without those beyond the array."""
+    return inner_counts(layout.shape, layout.files.extent, layout.chunks, place)
+
+
+def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], read: ReadIndex) -> int:
+    """Number of inner chunks that a shard lacks, without those beyond the end of the array.
+
+    ``key`` and ``size`` are those of its file, ``inside`` is the number of its chunks along every axis.
+    """
+    counts = [extent // chunk for extent, chunk in zip(layout.files.extent, layout.chunks, strict=True)]
+    try:
+        offsets = read(key, size, math.prod(counts))[:, 0].reshape(counts)
+    except RankfoldError:
+        raise
+    except (ValueError, EOFError, OSError) as error:
+        raise ChunkError(
+            f"{layout.name}: the index of chunk {key} cannot be read: {error}. Restore the store"
+        ) from error
+    return int((offsets[tuple(map(slice, inside))] == ABSENT).sum())
+
+
+def require_inner(layout: Layout, place: tuple[int, ...]) -> None:
+    """Raise ``ChunkError`` if the shard at a grid index lacks inner chunks."""
+    key, inside = layout.files.key(*place), chunks_inside(layout, place)
+    size = os.stat(layout.files.path(key)).st_size
+    if absent := absent_inside(layout, key, size, inside, _reader(layout)):
+        name = f"{layout.name}, shard {key}"
+        raise ChunkError(absent_message(name, absent, math.prod(inside), layout.fill))
+
+
+def _reader(layout: Layout) -> ReadIndex:
+    def read(key: str, size: int, count: int) -> npt.NDArray[np.uint64]:
+        fd = open_descriptor(layout.files.path(key))
+        try:
+            return read_index(fd, size, count, layout.encoding)
+        finally:
+            os.close(fd)
+
+    return read

@@ -22,6 +22,7 @@ from rankfold.pipeline.errors import (
     MemoryBudgetError,
     RankfoldError,
     SourceNotFoundError,
+    memory_argument,
 )
 from rankfold.pipeline.formats.frame_columns import is_frame_group
 from rankfold.pipeline.formats.hdf5 import DAMAGE
@@ -29,7 +30,6 @@ from rankfold.pipeline.formats.hdf5_contents import sparse_layout
 from rankfold.pipeline.formats.open_files import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import memory_argument
 
 DECODE_FACTOR = 3
 """Memory of reading a block, as a multiple of its size: the block itself, and chunks being decoded."""

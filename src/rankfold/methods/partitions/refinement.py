@@ -4,6 +4,10 @@ A visitor of a partition is a row that is not in it, but has neighbors there. A 
 partitions and their visitors. If a partition is searched in pieces, each piece has a part of the rows and of
 the visitors, which are compared with each other. A fold is the work of a sweep (one run through all
 partitions) on each batch.
+
+Write rows by the partitions that they visit, from one more read.
+
+A fold is the work of a sweep (one run through the rows) on each panel (rows read at a time).
 """
 
 from __future__ import annotations
@@ -16,18 +20,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
-from rankfold.methods.partitions.files import ID, Found, Runs
+from rankfold.methods.partitions.assign import SORTED_BYTES, write_run
+from rankfold.methods.partitions.files import ID, PARTITION, Found, Lists, Runs
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
 from rankfold.methods.partitions.search import gather_rows, write_lists
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
@@ -202,3 +208,53 @@ def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
     """Slice of a batch, which is positions ``span`` among all, that belongs to a partition."""
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceVisitors(DeclaredFold):
+    """Fold that writes rows, panel by panel, sorted by the partitions that they visit, and counts them.
+
+    A panel is the rows that are read at a time.
+    """
+
+    reader: BlockReader
+    cut: Cut
+    visits: ScratchMatrix
+    """(rows, visits) partitions that each row visits."""
+
+    runs: Runs
+    before: Lists
+    """Lists of neighbors that rows have so far."""
+
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """``visits`` (rows, visits), the partitions that each row of a panel visits."""
+        return {"visits": Buffer((self.cut.panel_rows, self.visits.columns), PARTITION)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """``counts`` (partitions,), the number of rows that visit each partition."""
+        return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of a step: rows of a panel, their order by partition, some of them in order, and lists."""
+        rows, n = self.cut.panel_rows, self.reader.columns
+        panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
+        order = rows * self.runs.each * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
+        return panel + order + rows * 8 * (self.before.keys.columns + 1)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Allocate a panel (rows read at a time)."""
+        work = DeclaredFold.workspace(self, device)
+        work.panel = self.reader.buffer(self.cut.panel_rows)
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Read rows ``start:stop``, and write each once for every partition that it visits."""
+        panel = self.reader.read(work.panel, start, stop, 0)
+        visits = work.visits[: stop - start]
+        self.visits.read_into(visits, start)
+        number = int(np.searchsorted(self.cut.panels, start))
+        state["counts"] += write_run(self.runs, (number, start), panel, visits, self.before)

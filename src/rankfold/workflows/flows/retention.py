@@ -8,6 +8,10 @@ one name, and a kill leaves at most one result too many, which is removed after 
 
 The trap: only results that ``earlier.json`` lists, with the same seal (digest of files and checksums), are
 ever removed. All else in the folder was put there by somebody else.
+
+Give a folder a second name: hard links to the same files, or copies if the file system has no links.
+
+A result that has its name is never written to again, so both names keep their bytes when one is removed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,9 +29,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.disk import bytes_under
-from rankfold.pipeline.durable import flush, rename_durably
+from rankfold.pipeline.durable import flush, flush_all, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError
+from rankfold.pipeline.machine import bytes_under
 from rankfold.pipeline.regular import TABLE_BYTES, read_bounded
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, save_with_checksum
@@ -34,7 +39,7 @@ from rankfold.pipeline.storage.journal import is_text
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, damage_of, foreign_entries
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.result import Result
-from rankfold.workflows.flows.retention.duplicate import duplicate
+from rankfold.pipeline.units import format_bytes
 
 LOG = logging.getLogger("rankfold")
 
@@ -269,3 +274,57 @@ def _made(result: Path) -> str:
 
 def _number(name: str) -> int:
     return int(name.partition("-")[0])
+
+
+NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Error numbers of file systems without hard links, or where only the owner of a file may link it."""
+
+
+def duplicate(source: Path, target: Path) -> None:
+    """Give the folder ``source`` a second name ``target``, which must not exist yet; on the disk on return.
+
+    Costs a link for each file. Where there are no links, it costs reading and writing everything once.
+
+    Raises
+    ------
+    DiskSpaceError
+        There are no links, and copies do not fit.
+    OSError
+        It cannot be written; what was made before stays.
+    """
+    copies: list[Path] = []
+    folders: list[Path] = []
+    for parent, _, names in os.walk(source):
+        twin = target / Path(parent).relative_to(source)
+        twin.mkdir()
+        folders.append(twin)
+        for name in names:
+            if not _link(Path(parent, name), twin / name):
+                if not copies:
+                    _require_room(source, target)
+                shutil.copy2(Path(parent, name), twin / name)
+                copies.append(twin / name)
+    flush_all(copies)
+    flush_all(reversed(folders))
+    flush(target.parent)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Make a hard link; False if there are no links here."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _require_room(source: Path, target: Path) -> None:
+    need, free = bytes_under(source), shutil.disk_usage(target.parent).free
+    if need > free:
+        raise DiskSpaceError(
+            f"{source} is to be kept as {target}. The file system makes no links, so it is copied, which "
+            f"takes {format_bytes(need)}, and {format_bytes(free)} are free. "
+            f"Free {format_bytes(need - free)}, or set keep: 1"
+        )
