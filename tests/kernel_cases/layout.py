@@ -171,8 +171,8 @@ def settle_case(shape: tuple[int, int], dtype: str, *, by_nodes: bool) -> Case:
             out = apart(xp.zeros((m, d), np.float32), xp)
             rows = NewPoints(a["neighbors"], a["weights"], a["start"])
             field = (Lattice(-60.0, -63.0, 4.0), a["nodes"]) if by_nodes else (a["sources"],)
-            settling = PlacementOptions(steps, 0.1, 0.8, 1.5, 0.25)
-            assert body(a["positions"], rows, *field, settling=settling, out=out) is None
+            options = PlacementOptions(steps, 0.1, 0.8, 1.5, 0.25)
+            assert body(a["positions"], rows, *field, options=options, out=out) is None
             outputs[f"steps {steps}"] = out
         return outputs
 

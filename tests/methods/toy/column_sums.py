@@ -97,7 +97,7 @@ class ColumnSums:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the one pass."""
         (rows, columns), powers = self.source.shape, self.arguments.powers
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="column_sums",
             method="exact",
             source=self.source,
@@ -107,13 +107,13 @@ class ColumnSums:
             result_bytes=8 * columns * powers,
         )
         sweep = one_sweep(
-            outline,
+            task_facts,
             self.fold,
             flops=2.0 * rows * columns * powers,
             driver_bytes=16 * columns * powers,
             accumulator_bytes=8 * columns * powers,
         )
-        return plan_task(outline, sweep, budget)
+        return plan_task(task_facts, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Make the pass, and write the sums; returns the facts of the result."""

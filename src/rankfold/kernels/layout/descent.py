@@ -66,7 +66,7 @@ class Motion(NamedTuple):
 def descend(
     positions: Float32,
     first: int,
-    pulls: Affinities,
+    affinities: Affinities,
     push: Float32,
     *,
     descent: Descent,
@@ -84,7 +84,7 @@ def descend(
         Positions of all vertices.
     first : int
         First vertex that moves.
-    pulls : Affinities
+    affinities : Affinities
         Edges of the m vertices that move.
     push : (m, d) float32
         Repulsion, not yet normalized.
@@ -102,7 +102,7 @@ def descend(
     van der Maaten, Hinton, Journal of Machine Learning Research 9, 2008; gains of Jacobs, Neural Networks 1,
     1988, with the numbers of their implementation. Steps have a longest length as in openTSNE.
     """
-    gradient = _gradient(positions, first, pulls, push, descent)
+    gradient = _gradient(positions, first, affinities, push, descent)
     velocities, gains = motion
     turned = np.sign(velocities) != np.sign(gradient)
     step, share, least = (np.float32(number) for number in (GAIN_STEP, GAIN_SHARE, LEAST_GAIN))
@@ -116,7 +116,7 @@ def descend(
 
 @kernel
 def measure_descent(
-    positions: Float32, first: int, pulls: Affinities, push: Float32, *, descent: Descent, out: Float32
+    positions: Float32, first: int, affinities: Affinities, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
     """Write, for consecutive vertices, a sum over their edges and the squared length of their gradient.
 
@@ -124,7 +124,7 @@ def measure_descent(
 
     Parameters
     ----------
-    positions, first, pulls, push, descent
+    positions, first, affinities, push, descent
         As for ``descend``.
     out : (m, 2) float32, written
 
@@ -132,23 +132,25 @@ def measure_descent(
     -----
     A logarithm and 3 d + 6 operations an edge; no scratch.
     """
-    gradient = _gradient(positions, first, pulls, push, descent)
-    own, squares = _squares(positions, first, pulls)
-    out[:, 0] = np.bincount(own, pulls.weights * np.log1p(squares), len(out))
+    gradient = _gradient(positions, first, affinities, push, descent)
+    own, squares = _squares(positions, first, affinities)
+    out[:, 0] = np.bincount(own, affinities.weights * np.log1p(squares), len(out))
     out[:, 1] = (gradient.astype(np.float64) ** 2).sum(axis=1)
 
 
-def _squares(positions: Float32, first: int, pulls: Affinities) -> tuple[Int64, Array]:
+def _squares(positions: Float32, first: int, affinities: Affinities) -> tuple[Int64, Array]:
     """Vertex of each edge, counted from the first, and squared length of the edge."""
-    own = np.repeat(np.arange(len(pulls.pointers) - 1), np.diff(pulls.pointers))
-    between = positions[first + own].astype(np.float64) - positions[pulls.neighbors]
+    own = np.repeat(np.arange(len(affinities.pointers) - 1), np.diff(affinities.pointers))
+    between = positions[first + own].astype(np.float64) - positions[affinities.neighbors]
     return own, (between**2).sum(axis=1)
 
 
-def _gradient(positions: Float32, first: int, pulls: Affinities, push: Float32, descent: Descent) -> Float32:
-    own, squares = _squares(positions, first, pulls)
-    between = positions[first + own].astype(np.float64) - positions[pulls.neighbors]
-    pull = pulls.weights / (1 + squares)
-    sums = [np.bincount(own, pull * line, len(pulls.pointers) - 1) for line in between.T]
+def _gradient(
+    positions: Float32, first: int, affinities: Affinities, push: Float32, descent: Descent
+) -> Float32:
+    own, squares = _squares(positions, first, affinities)
+    between = positions[first + own].astype(np.float64) - positions[affinities.neighbors]
+    pull = affinities.weights / (1 + squares)
+    sums = [np.bincount(own, pull * line, len(affinities.pointers) - 1) for line in between.T]
     attraction = np.stack(sums, axis=1).astype(np.float32)
     return np.float32(descent.exaggeration) * attraction - np.float32(descent.inverse) * push

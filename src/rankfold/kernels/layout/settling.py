@@ -57,7 +57,7 @@ def settle_by_nodes(
     lattice: Lattice,
     nodes: Float32,
     *,
-    settling: PlacementOptions,
+    options: PlacementOptions,
     out: Float32,
 ) -> None:
     """Place new rows in a plane by gradient descent of their divergence, with repulsion from nodes of a grid.
@@ -75,7 +75,7 @@ def settle_by_nodes(
         Lattice of the nodes. Rows stay in its cells.
     nodes : (rows, columns, 3) float32
         Potentials: both coordinates of ``push``, and ``near``.
-    settling : PlacementOptions
+    options : PlacementOptions
     out : (m, 2) float32, written
 
     Notes
@@ -95,12 +95,12 @@ def settle_by_nodes(
         potentials_at.reference(y, lattice, nodes, out=found)  # type: ignore[attr-defined]
         return found[:, :2], found[:, 2].astype(np.float64)
 
-    _settle(positions, rows, pushes, settling, (low.astype(np.float32), high.astype(np.float32)), out)
+    _settle(positions, rows, pushes, options, (low.astype(np.float32), high.astype(np.float32)), out)
 
 
 @kernel
 def settle_by_pairs(
-    positions: Float32, rows: NewPoints, sources: Float32, *, settling: PlacementOptions, out: Float32
+    positions: Float32, rows: NewPoints, sources: Float32, *, options: PlacementOptions, out: Float32
 ) -> None:
     """Place new rows in any dimension, as ``settle_by_nodes`` does, with repulsion summed over all vertices.
 
@@ -123,29 +123,29 @@ def settle_by_pairs(
         return push, near
 
     none = np.full(len(sources), np.float32(np.inf))
-    _settle(positions, rows, pushes, settling, (-none, none), out)
+    _settle(positions, rows, pushes, options, (-none, none), out)
 
 
 def _settle(
     positions: Float32,
     rows: NewPoints,
     pushes: Pushes,
-    settling: PlacementOptions,
+    options: PlacementOptions,
     limits: tuple[Float32, Float32],
     out: Float32,
 ) -> None:
     y = np.clip(rows.start, *limits)
     velocity, gains = np.zeros_like(y), np.ones_like(y)
-    for _ in range(settling.steps):
+    for _ in range(options.steps):
         push, near = pushes(y)
         between = (y[:, None] - positions[rows.neighbors]).astype(np.float64)
         pull = rows.weights / (1 + (between**2).sum(axis=2))
-        gradient = settling.exaggeration * (pull[:, :, None] * between).sum(axis=1)
+        gradient = options.exaggeration * (pull[:, :, None] * between).sum(axis=1)
         gradient -= push / np.maximum(near, 1e-30)[:, None]
         length = np.sqrt((gradient**2).sum(axis=1, keepdims=True))
-        gradient *= np.where(length > settling.longest, settling.longest / np.maximum(length, 1e-30), 1)
+        gradient *= np.where(length > options.longest, options.longest / np.maximum(length, 1e-30), 1)
         turned = np.sign(velocity) != np.sign(gradient)
         gains = np.where(turned, gains + GAIN_STEP, gains * GAIN_SHARE + LEAST_GAIN)
-        velocity = (settling.momentum * velocity - settling.rate * gains * gradient).astype(np.float32)
+        velocity = (options.momentum * velocity - options.rate * gains * gradient).astype(np.float32)
         y = np.clip(y + velocity, *limits)
     out[...] = y

@@ -120,12 +120,10 @@ class Comparison:
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
         memory_bytes = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
         sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, memory_bytes, 1, 1)
-        arrangement = FittedSweeps(
-            (sweep,), 1, RESERVE_BYTES + memory_bytes, memory_bytes, 0, 1, rows, rows, 1, 1
-        )
+        fitted = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory_bytes, memory_bytes, 0, 1, rows, rows, 1, 1)
         kind, dtype = "neighborhood_preservation", self.source.dtype
         return plan_task(
-            TaskFacts(kind, "exact", self.source, dtype, "rows", self.k, 0), FixedSweeps(arrangement), budget
+            TaskFacts(kind, "exact", self.source, dtype, "rows", self.k, 0), FixedSweeps(fitted), budget
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

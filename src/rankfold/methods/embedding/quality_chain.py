@@ -83,10 +83,10 @@ class MeasuredEmbedding:
         memory = 4 * largest + 64 * BLOCK
         sweep = Pass("measures", "matrix", written, written, 20.0 * parameters.rows * K, memory, 1, 1)
         rows = self.source.shape[0]
-        arrangement = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, rows, rows, 1, 1)
+        fitted = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, rows, rows, 1, 1)
         kind, dtype = self.identity["kind"], self.outputs()[0].dtype
-        outline = TaskFacts(kind, "measured", self.source, dtype, "rows", parameters.k, written)
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        task_facts = TaskFacts(kind, "measured", self.source, dtype, "rows", parameters.k, written)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Copy the embedding into ``run.result``, and return its facts with the measures."""

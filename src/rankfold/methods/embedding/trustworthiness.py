@@ -455,7 +455,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     """
     source, parameters, count = sweeps.source, sweeps.parameters, sweeps.folds(1)[1]
     sample_bytes = 0 if sweeps.gather is None else parameters.rows * count.group.reader.row_bytes
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind=parameters.kind,
         method="exact" if parameters.exact else "sampled",
         source=source,
@@ -466,7 +466,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
         scratch_bytes=sample_bytes + parameters.rows * parameters.k * 4 * 8,
         subject=f"{parameters.kind} of {source.shape[0]} rows of {source.shape[1]} numbers",
     )
-    return plan_task(outline, sweeps, budget, lambda: _way_out(sweeps))
+    return plan_task(task_facts, sweeps, budget, lambda: _way_out(sweeps))
 
 
 def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:

@@ -108,8 +108,8 @@ class CombinedGraph:
             for name, writes in (("strongest", 0), ("weights", 8 * edges))
         )
         peak = RESERVE_BYTES + memory
-        arrangement = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
-        outline = TaskFacts(
+        fitted = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        task_facts = TaskFacts(
             str(self.identity["kind"]),
             "exact",
             self.source,
@@ -119,7 +119,7 @@ class CombinedGraph:
             result_bytes=8 * edges + 8 * rows,
             subject=f"{self.identity['kind']} of {rows} rows and at most {edges} edges",
         )
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     # Run ------------------------------------------------------------------------------------------
 

@@ -140,8 +140,8 @@ class FuzzyGraph:
             Pass("weights", "matrix", 2 * stored * self._sorts, 8 * edges, work, memory, 1, 1, blas_bytes=0),
         )[not self.sides.by_mean_distance :]
         peak = RESERVE_BYTES + memory
-        arrangement = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
-        outline = TaskFacts(
+        fitted = FittedSweeps(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        task_facts = TaskFacts(
             self.sides.kind,
             "exact",
             source,
@@ -155,7 +155,7 @@ class FuzzyGraph:
             ),
             subject=f"{self.sides.kind} of {rows} rows of {k} neighbors",
         )
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     @property
     def _sorts(self) -> int:

@@ -94,7 +94,7 @@ class FactorGrowth:
     def plan(self, budget: Budget) -> Plan:
         """Plan of one pass over the new rows, and a sweep that joins old and new rows of W."""
         (rows, columns), k, item = self.source.shape, self.rank, self.view.dtype.itemsize
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="nmf",
             method="rows",
             source=self.part,
@@ -106,7 +106,7 @@ class FactorGrowth:
         )
         fold = self._fold(NOWHERE, NOWHERE, 1)
         sweeps = PanelSweeps(self._sweeps, fold.cut, 8 * 10 * columns * k, 8 * k * (columns + k))
-        return plan_task(outline, sweeps, budget)
+        return plan_task(task_facts, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         (rows, columns), k, item = self.part.shape, self.rank, self.view.dtype.itemsize

@@ -92,7 +92,7 @@ class IndexRows:
         """Plan the three sweeps within a budget: sample, assign, sort."""
         layout, (rows, columns) = self.layout, self.source.shape
         stored = rows * (layout.row_bytes + 8)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="index",
             method="partitions",
             source=self.source,
@@ -104,7 +104,7 @@ class IndexRows:
             subject=f"index of this {rows} x {columns} matrix",
         )
         sweeps = PanelSweeps(self._sweeps, layout.cut, self._driver_bytes(), 0)
-        return plan_task(outline, sweeps, budget)
+        return plan_task(task_facts, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         layout, (rows, columns) = self.layout, self.source.shape

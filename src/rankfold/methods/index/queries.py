@@ -187,7 +187,7 @@ class IndexQueries:
     def plan(self, budget: Budget) -> Plan:
         """Plan the search within a budget."""
         (rows, columns), k, sampled = self.source.shape, self.parameters.k, self.recall_rows
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="knn",
             method="index",
             source=self.source,
@@ -206,7 +206,7 @@ class IndexQueries:
             )._all_sweeps()
 
         smaller = partial(smaller_argument, "k", k, sweeps_of, budget)
-        return plan_task(outline, self._all_sweeps(), budget, smaller=smaller)
+        return plan_task(task_facts, self._all_sweeps(), budget, smaller=smaller)
 
     def _all_sweeps(self) -> PanelSweeps:
         columns, k, sampled = self.source.shape[1], self.parameters.k, self.recall_rows

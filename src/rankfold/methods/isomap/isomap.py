@@ -142,7 +142,7 @@ class IsomapTask:
     def plan(self, budget: Budget) -> Plan:
         """Plan the graph, the paths and scaling within a budget."""
         marks, width = self.parameters.n_landmarks, self.parameters.n_components
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "isomap",
             "exact" if marks == self.rows else "landmarks",
             self.source,
@@ -153,7 +153,7 @@ class IsomapTask:
             scratch_bytes=8 * marks**2 + (0 if self.lists is None else (RECORD_BYTES + 16) * self.edges),
             subject=f"isomap of {self.rows} rows, {self.edges} edges and {marks} landmarks",
         )
-        return plan_task(outline, self, budget)
+        return plan_task(task_facts, self, budget)
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose one process with as many threads as fit into memory together with the graph."""

@@ -96,12 +96,12 @@ class Placement:
         writes = new * self.width * self.dtype.itemsize
         work = 3.0 * new * landmarks * (self.lists.k + self.width)
         sweep = Pass("transform", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "transform", "paths", self.source, self.dtype, "rows", self.width, result_bytes=writes
         )
         peak = RESERVE_BYTES + memory
-        arrangement = FittedSweeps((sweep,), 1, peak, memory, 0, 1, new, self.block_rows, 1, 1)
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        fitted = FittedSweeps((sweep,), 1, peak, memory, 0, 1, new, self.block_rows, 1, 1)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Place the new rows and write their coordinates; returns the facts (metadata) of the result."""

@@ -91,7 +91,7 @@ class KernelPca:
         """Plan of the sweeps over all pairs, with rows in memory if they fit."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         copy = rows * columns * self.stored_dtype.itemsize
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "kernel_pca",
             "dense" if is_dense(rows, rank) else "lanczos",
             self.source,
@@ -102,7 +102,7 @@ class KernelPca:
             scratch_bytes=0,
             subject=f"kernel_pca of {rows} rows with {rank} components",
         )
-        return plan_task(outline, self, budget)
+        return plan_task(task_facts, self, budget)
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange the sweeps in one process with its threads; rows stay in memory if they fit."""

@@ -136,7 +136,7 @@ class Clustering:
         """Plan the passes: sample rows, take Lloyd's steps or mini-batches, write labels."""
         layout, parameters, (rows, columns) = self.layout, self.parameters, self.source.shape
         row_bytes = 4 * (2 + layout.groups)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="kmeans",
             method=self.parameters.solver,
             source=self.source,
@@ -148,7 +148,7 @@ class Clustering:
             decided_by="how fast centers come to rest",
             subject=f"kmeans of this {rows} x {columns} matrix",
         )
-        plan = plan_task(outline, self._all_sweeps(), budget, smaller=lambda: self._smaller(budget))
+        plan = plan_task(task_facts, self._all_sweeps(), budget, smaller=lambda: self._smaller(budget))
         start = [each for each in plan.passes if each.name == "sample"]
         step = next(each for each in plan.passes if each.name == "iteration")
         often = next((each for each in plan.passes if each.name == "batches"), step)

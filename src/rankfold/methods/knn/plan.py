@@ -105,7 +105,7 @@ def plan_neighbors(
     """
     fold, left = sweeps.fold, sweeps.left
     lists = left.shape[0] * 16 * fold.k
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind="knn",
         method="exact",
         source=left,
@@ -118,7 +118,7 @@ def plan_neighbors(
         subject=f"knn of this {left.shape[0]} x {left.shape[1]} matrix",
     )
     return plan_task(
-        outline,
+        task_facts,
         sweeps,
         budget,
         lambda: _way_out(fold, left, sweeps_of, budget),

@@ -217,7 +217,7 @@ def plan_precomputed(task: Neighbors, budget: Budget) -> Plan:
     source, k, symmetric = task.source, task.parameters.k, task.parameters.symmetric is not None
     rows, stored = source.shape[0], compressed(source)
     lists = rows * 16 * k
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind="knn",
         method="precomputed",
         source=source,
@@ -237,7 +237,7 @@ def plan_precomputed(task: Neighbors, budget: Budget) -> Plan:
             numbers_of("write", _write(task, choose.lists, NOWHERE), lists, 2 * lists, 0.0, over="scratch"),
         ]
 
-    return plan_task(outline, PanelSweeps(sweeps, _cut(source), 2 * SORT_BYTES * symmetric, 0), budget)
+    return plan_task(task_facts, PanelSweeps(sweeps, _cut(source), 2 * SORT_BYTES * symmetric, 0), budget)
 
 
 def search_precomputed(task: Neighbors, run: Run) -> None:

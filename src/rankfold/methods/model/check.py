@@ -227,7 +227,7 @@ class Verification:
         (rows, columns), rank = self.source.shape, self.model.rank
         fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="check",
             method="residuals",
             source=self.source,
@@ -238,7 +238,7 @@ class Verification:
             scratch_bytes=fold.short.nbytes + fold.columns.nbytes,
         )
         sweep = one_sweep(
-            outline,
+            task_facts,
             lambda slots: self.fold(NOWHERE, slots),
             flops=4.0 * (rows * columns if self.stored is None else self.stored.nnz) * rank,
             driver_bytes=4 * accumulator + self.model.block_columns * (rank * 24 + 64),
@@ -246,7 +246,7 @@ class Verification:
             stored=(0, 0) if self.stored is None else stored_size(self.stored),
         )
         return plan_task(
-            outline,
+            task_facts,
             sweep,
             budget,
             lambda: ", or cut the store anew with `rankfold import`, if its chunks are tall",

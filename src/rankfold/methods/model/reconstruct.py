@@ -262,7 +262,7 @@ class Reconstruction:
         """Plan the one sweep over a factor."""
         rows, columns = self.shape
         data = rows * columns * self.model.dtype.itemsize
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="reconstruct",
             method="product",
             source=self.source,
@@ -276,7 +276,7 @@ class Reconstruction:
         def sweep_of(rank: int) -> PanelSweeps:
             fewer = dataclasses.replace(self, rank=rank)
             return one_sweep(
-                outline,
+                task_facts,
                 lambda slots: fewer.fold(NOWHERE, NOWHERE, slots),
                 flops=2.0 * rows * columns * rank,
                 driver_bytes=6 * 8 * self.model.block_columns
@@ -288,7 +288,7 @@ class Reconstruction:
         # All components are used if they have no order.
         most = self.rank if self.model.factors.spectrum else 0
         smaller = partial(smaller_argument, "rank", most, sweep_of, budget)
-        return plan_task(outline, sweep_of(self.rank), budget, smaller=smaller)
+        return plan_task(task_facts, sweep_of(self.rank), budget, smaller=smaller)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Write the array chunk by chunk; returns its facts."""

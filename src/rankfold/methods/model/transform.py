@@ -118,9 +118,9 @@ class Projection:
 
     def plan(self, budget: Budget) -> Plan:
         """Plan the one pass."""
-        outline, sweep = self._planned()
+        task_facts, sweep = self._planned()
         fold = self.fold(NOWHERE, NOWHERE, 1)
-        return plan_task(outline, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
+        return plan_task(task_facts, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
 
     def _planned(self) -> tuple[TaskFacts, PanelSweeps]:
         rank, item = self.model.rank, self.dtype.itemsize
@@ -129,7 +129,7 @@ class Projection:
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
         block = self.model.block_columns * (rank * (self.model.dtype.itemsize + item + 8) + 8 * 8)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="transform",
             method="projection",
             source=self.source,
@@ -140,7 +140,7 @@ class Projection:
             scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
         )
         sweep = one_sweep(
-            outline,
+            task_facts,
             lambda slots: self.fold(NOWHERE, NOWHERE, slots),
             flops=2.0 * (rows * columns if self.stored is None else self.stored.nnz) * rank,
             driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
@@ -148,7 +148,7 @@ class Projection:
             writes_bytes=scores if by_rows else 0,
             stored=(0, 0) if self.stored is None else stored_size(self.stored),
         )
-        return outline, sweep
+        return task_facts, sweep
 
     def _way_out(self, view: View, panels: Cut, budget: Budget) -> str:
         """Suggest smaller chunks, if large ones that are decoded whole make panels tall."""

@@ -227,7 +227,7 @@ class Update:
         view = View(self.source, Orientation.ROWS)
         return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
 
-    def _outline(self) -> TaskFacts:
+    def _task_facts(self) -> TaskFacts:
         return TaskFacts(
             kind="update",
             method="summary",
@@ -242,30 +242,30 @@ class Update:
         layout = choose_strategy(self._scatter(), self.source, budget.device)
         centering = Centering(self._fit_request["center"], False, 1.0, 0.0, 1.0)
         columns = self.source.shape[1]
-        (wide, square), outline = WORKING_COPIES, self._outline()
+        (wide, square), task_facts = WORKING_COPIES, self._task_facts()
         merged = wide * (columns + self.model.rank + 1) * columns + square * columns**2
         sweep = one_sweep(
-            outline,
+            task_facts,
             lambda slots: gram_fold(layout, slots, centering, np.zeros(0), None),
             flops=float(layout.numbers) ** 2 / layout.view.long,
             driver_bytes=max(layout.sample_bytes, 8 * merged),
             accumulator_bytes=8 * columns**2,
             stored=(layout.numbers, layout.read_bytes),
         )
-        return plan_task(outline, sweep, budget, lambda: "")
+        return plan_task(task_facts, sweep, budget, lambda: "")
 
     def _small_plan(self, budget: Budget) -> Plan:
         (rows, columns), rank = self.source.shape, self.model.rank
-        (wide, square), outline = WORKING_COPIES, self._outline()
+        (wide, square), task_facts = WORKING_COPIES, self._task_facts()
         total_rows = rows + rank + 1
         sweep = one_sweep(
-            outline,
+            task_facts,
             self._fold,
             flops=6.0 * total_rows * columns * min(total_rows, columns),
             driver_bytes=8 * (wide * total_rows * columns + square * min(total_rows, columns) ** 2),
             accumulator_bytes=8 * rows * columns,
         )
-        return plan_task(outline, sweep, budget, lambda: ", or add fewer rows at a time")
+        return plan_task(task_facts, sweep, budget, lambda: ", or add fewer rows at a time")
 
     def _summary(self, units: Float64) -> Summary:
         """Summary of the samples of the result, in the units that it scaled columns to."""

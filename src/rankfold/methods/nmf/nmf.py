@@ -136,7 +136,7 @@ class Nonnegative:
         layout, parameters = self._layout(budget.device), self.parameters
         model = Model(parameters, layout.view, 1.0)
         factor, item = model.factor(NOWHERE, 0).nbytes, layout.view.dtype.itemsize
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="nmf",
             method=parameters.solver,
             source=self.source,
@@ -150,7 +150,7 @@ class Nonnegative:
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
         plan = plan_task(
-            outline,
+            task_facts,
             self._sweeps(layout, model),
             budget,
             lambda: self._way_out(layout, budget),

@@ -107,7 +107,7 @@ class Nystroem:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the passes that draw landmarks, and of the one that writes features."""
         rows, rank = self.source.shape[0], self.parameters.rank
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "nystroem",
             self.parameters.landmarks,
             self.source,
@@ -129,7 +129,7 @@ class Nystroem:
             fold.accumulator_bytes,
             likely=lambda passes: passes - most + likely,
         )
-        return plan_task(outline, sweeps, budget)
+        return plan_task(task_facts, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         """Passes that draw landmarks, if these are rows, and the pass that writes features."""

@@ -134,7 +134,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
     sweeps = _Sweeps(task, layout)
     lists = layout.rows * 16 * layout.k
     place = layout.row_bytes + 16 + 8 + 16 * layout.k + 4 * (layout.spill + layout.visits)
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind="knn",
         method="approximate",
         source=task.source,
@@ -150,7 +150,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
         subject=f"knn of this {layout.rows} x {task.source.shape[1]} matrix by partitions",
     )
     panels = sweeps.panels()
-    plan = plan_task(outline, panels, budget, smaller=lambda: _smaller(task, layout, budget))
+    plan = plan_task(task_facts, panels, budget, smaller=lambda: _smaller(task, layout, budget))
     by_name = {each.name: each for each in plan.passes}
     first, visit = by_name["assign-01"], by_name["visit-01"]
     later = [

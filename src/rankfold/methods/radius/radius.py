@@ -111,7 +111,7 @@ class RadiusNeighbors:
             2 * 8 * (rows + 1),
             8 * (rows + 1) + (self.queries is not None) * rows * 8 * count_fold.queries.reader.columns,
         )
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind="radius_neighbors",
             method="tree",
             source=self.left,
@@ -122,7 +122,7 @@ class RadiusNeighbors:
             result_bytes=16 * edges + 16 * (rows + 1),
             subject=f"radius_neighbors of this {rows} x {self.left.shape[1]} matrix, which holds all points,",
         )
-        return plan_task(outline, sweeps, budget)
+        return plan_task(task_facts, sweeps, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Build the tree, count neighbors, list them, write the graph, and return the facts."""

@@ -75,7 +75,7 @@ class SimilarRows:
         """Plan the pass over the new rows within a budget."""
         rows = self.source.shape[0]
         writes = rows * self.width * self.dtype.itemsize
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "transform",
             "similarities",
             self.source,
@@ -85,7 +85,7 @@ class SimilarRows:
             result_bytes=writes,
         )
         sweep = one_sweep(
-            outline,
+            task_facts,
             lambda slots: self.fold(NOWHERE, slots),
             flops=rows * self.fold(NOWHERE, 1).row_flops,
             driver_bytes=0,
@@ -93,7 +93,7 @@ class SimilarRows:
             writes_bytes=writes,
             other_reads_bytes=self.fold(NOWHERE, 1).reads_bytes,
         )
-        return plan_task(outline, sweep, budget)
+        return plan_task(task_facts, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Compute the array in one pass, write it into ``run.result``, and return the facts (metadata)."""

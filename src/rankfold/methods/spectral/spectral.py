@@ -119,7 +119,7 @@ class Spectral:
         kind, width = self.parameters.kind, self.parameters.n_components
         block = 8 * self.rows * block_width(width)
         subject = "a start at eigenvectors" if self.parameters.apart else kind
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind,
             "filters",
             self.source,
@@ -133,7 +133,7 @@ class Spectral:
         way_out = (
             f", or {argument('init', 'random')}, which needs no eigenvectors" if self.parameters.apart else ""
         )
-        return plan_task(outline, self, budget, lambda: way_out)
+        return plan_task(task_facts, self, budget, lambda: way_out)
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange the passes in one process with all its threads; the graph stays in memory if it fits."""

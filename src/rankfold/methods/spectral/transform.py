@@ -89,7 +89,7 @@ class Extension:
         work = float(new * lists.k * (600 + 4 * self.width))
         sweep = Pass("transform", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
         kind = self.result.attrs["kind"]
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "transform",
             "nystrom",
             self.source,
@@ -100,8 +100,8 @@ class Extension:
             subject=f"transform of {new} rows by {kind} of {rows}",
             details=(("neighbors", f"{lists.k} of each row"),),
         )
-        arrangement = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, new, new, 1, 1)
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        fitted = FittedSweeps((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, new, new, 1, 1)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Compute and write coordinates of new rows; returns the facts (metadata) of the result.

@@ -149,7 +149,7 @@ class KernelSums:
         fold, _ = self._fold(None, Way(), NOWHERE, NOWHERE)
         itself, rows = self.targets is None, self.at.shape[0]
         sweeps = SumSweeps(PointReader(self.source, "euclidean"), fold, pairs, itself)
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             kind=self.parameters.kind,
             method="tree" if by_tree else "exact",
             source=self.at,
@@ -162,7 +162,7 @@ class KernelSums:
             subject=f"{self.parameters.kind} of this {sources} x {self.source.shape[1]} matrix, which holds "
             "all points,",
         )
-        return plan_task(outline, sweeps, budget)
+        return plan_task(task_facts, sweeps, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Compute and write the sums of all targets; returns the facts (metadata) of the result."""

@@ -43,7 +43,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     solver, view = strategy.solver, strategy.view
     _refuse_precision(request, strategy)
     item = view.dtype.itemsize
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind=request.kind,
         method=solver.name,
         source=source,
@@ -59,10 +59,10 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     )
     sweeps = sweeps_of(request, strategy)
     if _takes_half(request, strategy):
-        arrangement = sweeps.arrange(budget)
-        if not _has_room(arrangement, budget, half=True):
-            _refuse_resident(outline, arrangement.peak_bytes, budget, _way_out(request, strategy, budget))
-    return plan_task(outline, sweeps, budget, lambda: _way_out(request, strategy, budget))
+        fitted = sweeps.arrange(budget)
+        if not _has_room(fitted, budget, half=True):
+            _refuse_resident(task_facts, fitted.peak_bytes, budget, _way_out(request, strategy, budget))
+    return plan_task(task_facts, sweeps, budget, lambda: _way_out(request, strategy, budget))
 
 
 def _decided_by(strategy: Strategy) -> str:
@@ -171,16 +171,16 @@ def _takes_half(request: Request, strategy: Strategy) -> bool:
     return strategy.solver.holds_matrix and request.method != "auto"
 
 
-def _has_room(arrangement: FittedSweeps, budget: Budget, *, half: bool) -> bool:
+def _has_room(fitted: FittedSweeps, budget: Budget, *, half: bool) -> bool:
     most = budget.memory_bytes // (2 if half else 1)
-    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= most
+    return fitted.concurrency >= 1 and fitted.peak_bytes <= most
 
 
-def _refuse_resident(outline: TaskFacts, need: int, budget: Budget, way_out: str) -> None:
+def _refuse_resident(task_facts: TaskFacts, need: int, budget: Budget, way_out: str) -> None:
     """Raise ``MemoryBudgetError`` for a matrix held in memory that would take more than half of it."""
     raise MemoryBudgetError.of(
-        f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "
-        f"half of memory= (--memory) at most, which is {format_bytes(budget.memory_bytes // 2)}. Give "
+        f"{task_facts.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and "
+        f"takes half of memory= (--memory) at most, which is {format_bytes(budget.memory_bytes // 2)}. Give "
         f"{argument('memory', f'{-(-2 * need // 2**20)}MiB')}",
         2 * need,
         way_out,

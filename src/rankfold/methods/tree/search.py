@@ -62,7 +62,7 @@ def plan_tree(task: Neighbors, budget: Budget) -> Plan:
         (("nearest", fold, visited, lists * (2 + 2 * symmetric)),),
         2 * SORT_BYTES * symmetric,
     )
-    outline = TaskFacts(
+    task_facts = TaskFacts(
         kind="knn",
         method="tree",
         source=task.left,
@@ -76,7 +76,7 @@ def plan_tree(task: Neighbors, budget: Budget) -> Plan:
     way_out = (
         "" if task.parameters.needs_tree and task.parameters.solver != "tree" else ", or leave solver out"
     )
-    return plan_task(outline, sweeps, budget, lambda: way_out)
+    return plan_task(task_facts, sweeps, budget, lambda: way_out)
 
 
 def search_tree(task: Neighbors, run: Run) -> None:

@@ -127,15 +127,15 @@ class GradientDescent:
         rows, width = self.state.positions.shape
         self.bounds = self.bounds or (0, rows)
         first, last = self.bounds[self.part : self.part + 2]
-        pulls = self.stored.read(first, last)
+        affinities = self.stored.read(first, last)
         sums = np.empty(rows)
-        sums[first:last] = entropies(pulls)
+        sums[first:last] = entropies(affinities)
         self._exchange(sums)
         constant, every = math.fsum(sums), exchange_steps(rows)
         with ThreadPoolExecutor(self.threads, "rankfold-tsne") as pool:
             repulsion = repulsion_of(rows, width, pool, self.threads)
             pushes = np.empty((last - first, width), np.float32)
-            mover = _Mover(pulls, first, last, pushes, pool, self.threads)
+            mover = _Mover(affinities, first, last, pushes, pool, self.threads)
             while not self.state.over:
                 step = self.state.step
                 end = step == self.request.steps
@@ -222,7 +222,7 @@ class GradientDescent:
 class _Mover:
     """Computes forces on the vertices of one part and moves them, piece by piece in each thread."""
 
-    pulls: Affinities
+    affinities: Affinities
     first: int
     last: int
     pushes: Float32
@@ -237,9 +237,9 @@ class _Mover:
         """Write new positions of own vertices to ``out``, and update their velocities and gains in place."""
 
         def move(some: slice) -> None:
-            first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
+            first, affinities, pushes = self.first + some.start, self._affinities(some), self.pushes[some]
             own = Motion(motion.velocities[some], motion.gains[some])
-            descend(positions, first, pulls, pushes, descent=now, motion=own, out=out[some])
+            descend(positions, first, affinities, pushes, descent=now, motion=own, out=out[some])
 
         self._each(move)
 
@@ -247,13 +247,13 @@ class _Mover:
         """Write the loss and the squared length of the gradient of each own vertex to ``out``, (m, 2)."""
 
         def measure(some: slice) -> None:
-            first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
-            measure_descent(positions, first, pulls, pushes, descent=now, out=out[some])
+            first, affinities, pushes = self.first + some.start, self._affinities(some), self.pushes[some]
+            measure_descent(positions, first, affinities, pushes, descent=now, out=out[some])
 
         self._each(measure)
 
-    def _pulls(self, some: slice) -> Affinities:
-        return self.pulls.part(some.start, some.stop)
+    def _affinities(self, some: slice) -> Affinities:
+        return self.affinities.part(some.start, some.stop)
 
     def _each(self, work: Callable[[slice], None]) -> None:
         count = self.last - self.first
@@ -277,11 +277,11 @@ def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 @functools.cache
 def _warm_steps(width: int, index: np.dtype[Any]) -> None:
-    pulls = Affinities(np.arange(3), np.array([1, 0], index), np.ones(2, np.float32))
+    affinities = Affinities(np.arange(3), np.array([1, 0], index), np.ones(2, np.float32))
     positions, still = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
     now, motion = Descent(1.0, 1.0, 1.0, 0.5, 5.0), Motion(still.copy(), still.copy())
-    descend(positions, 0, pulls, still, descent=now, motion=motion, out=still.copy())
-    measure_descent(positions, 0, pulls, still, descent=now, out=np.empty((2, 2), np.float32))
+    descend(positions, 0, affinities, still, descent=now, motion=motion, out=still.copy())
+    measure_descent(positions, 0, affinities, still, descent=now, out=np.empty((2, 2), np.float32))
 
 
 Int64 = npt.NDArray[np.int64]
@@ -323,15 +323,15 @@ class StoredAffinities:
         return Affinities(ends - start, neighbors, weights)
 
 
-def entropies(pulls: Affinities) -> Float64:
+def entropies(affinities: Affinities) -> Float64:
     """``sum w log w`` over the edges of each vertex, (m,)."""
-    count = len(pulls.pointers) - 1
+    count = len(affinities.pointers) - 1
     sums = np.empty(count)
     first = 0
     while first < count:
-        last = int(np.searchsorted(pulls.pointers, pulls.pointers[first] + BLOCK, side="right")) - 1
+        last = int(np.searchsorted(affinities.pointers, affinities.pointers[first] + BLOCK, side="right")) - 1
         last = min(count, max(first + 1, last))
-        part = pulls.part(first, last)
+        part = affinities.part(first, last)
         weights = part.weights.astype(np.float64)
         logarithms = np.log(np.where(weights > 0, weights, 1))
         own = np.repeat(np.arange(last - first), np.diff(part.pointers))

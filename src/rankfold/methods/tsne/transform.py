@@ -122,8 +122,8 @@ class NewRows:
         reads, writes, lanes = 16 * rows * self.source.shape[1], 4 * rows * width, budget.threads
         sweep = Pass("settling", "matrix", reads, writes, work, memory, 1, lanes, blas_bytes=0)
         peak = RESERVE_BYTES + memory
-        arrangement = FittedSweeps((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
-        outline = TaskFacts(
+        fitted = FittedSweeps((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
+        task_facts = TaskFacts(
             "transform",
             "grid" if by_nodes else "pairs",
             self.source,
@@ -134,7 +134,7 @@ class NewRows:
             subject=f"transform of {rows} rows in an embedding of {vertices}",
             details=(("neighbors", f"{k} of each row"),),
         )
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Place all new rows and write them; returns the facts (metadata) of the result.
@@ -192,12 +192,12 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
 
     def settle_some(rows: NewPoints, out: Float32) -> None:
         if width > WIDEST:
-            settle_by_pairs(positions, rows, sources, settling=SETTLING, out=out)
+            settle_by_pairs(positions, rows, sources, options=SETTLING, out=out)
             return
         start = np.zeros((len(out), 2), np.float32)
         start[:, :width] = rows.start
         places, plane = np.empty_like(start), NewPoints(rows.neighbors, rows.weights, start)
-        settle_by_nodes(grid.positions, plane, grid.lattice, grid.nodes, settling=SETTLING, out=places)
+        settle_by_nodes(grid.positions, plane, grid.lattice, grid.nodes, options=SETTLING, out=places)
         out[...] = places[:, :width]
 
     def settle(rows: NewPoints, out: Float32) -> None:
@@ -229,11 +229,11 @@ def warm_new_rows(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[in
 
 @functools.cache
 def _warm_settling(width: int) -> None:
-    points, settling = np.zeros((2, width), np.float32), PlacementOptions(1, 0.1, 0.8, 1.5, 0.25)
+    points, options = np.zeros((2, width), np.float32), PlacementOptions(1, 0.1, 0.8, 1.5, 0.25)
     rows = NewPoints(np.zeros((2, 2), np.int64), np.full((2, 2), 0.5, np.float32), points)
     if width > WIDEST:
-        settle_by_pairs(points, rows, points.T.copy(), settling=settling, out=points.copy())
+        settle_by_pairs(points, rows, points.T.copy(), options=options, out=points.copy())
     else:
         warm_grid()
         lattice, nodes = Lattice(-2.0, -2.0, 1.0), np.ones((5, 5, 3), np.float32)
-        settle_by_nodes(points, rows, lattice, nodes, settling=settling, out=points.copy())
+        settle_by_nodes(points, rows, lattice, nodes, options=options, out=points.copy())

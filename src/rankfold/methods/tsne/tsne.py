@@ -130,7 +130,7 @@ class TsneTask:
 
     def plan(self, budget: Budget) -> Plan:
         """Plan of the descent, for the processes that it is split among."""
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "tsne",
             self._method,
             self.source,
@@ -142,7 +142,7 @@ class TsneTask:
             subject=f"tsne of {self.rows} rows and {self.edges} edges",
             details=self._details(self.parts(budget.workers)),
         )
-        return plan_task(outline, self, budget)
+        return plan_task(task_facts, self, budget)
 
     @property
     def _method(self) -> str:

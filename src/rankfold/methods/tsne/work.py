@@ -54,19 +54,19 @@ def optimize(
     return state
 
 
-def _run_in_process(run: Run, walk: GradientDescent, part: Path) -> None:
+def _run_in_process(run: Run, descent: GradientDescent, part: Path) -> None:
     """Run the whole descent in this process."""
-    rows, last_save = len(walk.state.positions), time.monotonic()
+    rows, last_save = len(descent.state.positions), time.monotonic()
 
     def on_step(is_whole: bool) -> None:
         nonlocal last_save
         if run.file_policy.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
-            save_arrays(part, walk.state.arrays())
+            save_arrays(part, descent.state.arrays())
             last_save = time.monotonic()
         if run.progress:
-            run.progress(FOLDER, rows * walk.state.step // max(1, walk.request.steps), rows)
+            run.progress(FOLDER, rows * descent.state.step // max(1, descent.request.steps), rows)
 
-    walk.run(on_step)
+    descent.run(on_step)
 
 
 def _on_workers(
@@ -117,7 +117,7 @@ class DescentWork:
             )
         state, last_save = State.load(load_arrays(self.state)), time.monotonic()
         rows, part = len(state.positions), member.part
-        walk = GradientDescent(
+        descent = GradientDescent(
             state, self.stored, self.request, member.threads, self.bounds, part, member.swap
         )
 
@@ -132,4 +132,4 @@ class DescentWork:
                 member.save(self.state, state.arrays())
                 last_save = time.monotonic()
 
-        walk.run(on_step)
+        descent.run(on_step)

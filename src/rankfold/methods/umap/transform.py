@@ -110,8 +110,8 @@ class Placement:
         reads, writes, lanes = 16 * rows * self.source.shape[1], 4 * rows * width, budget.threads
         sweep = Pass("placement", "matrix", reads, writes, float(work), memory, 1, lanes, blas_bytes=0)
         peak = RESERVE_BYTES + memory
-        arrangement = FittedSweeps((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
-        outline = TaskFacts(
+        fitted = FittedSweeps((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
+        task_facts = TaskFacts(
             "transform",
             "sgd",
             self.source,
@@ -122,7 +122,7 @@ class Placement:
             subject=f"transform of {rows} rows in a layout of {self.embedding.shape[0]}",
             details=(("neighbors", f"{k} of each row"),),
         )
-        return plan_task(outline, FixedSweeps(arrangement), budget)
+        return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Place all new rows and write them; returns the facts (metadata) of the result.

@@ -143,7 +143,7 @@ class UmapTask:
     def plan(self, budget: Budget) -> Plan:
         """Plan of the layout, for the processes that it is split among."""
         width = self.parameters.n_components
-        outline = TaskFacts(
+        task_facts = TaskFacts(
             "umap",
             "sgd",
             self.source,
@@ -155,7 +155,7 @@ class UmapTask:
             subject=f"umap of {self.rows} rows and {self.edges} edges",
             details=self._details(self.parts(budget.workers)),
         )
-        return plan_task(outline, self, budget)
+        return plan_task(task_facts, self, budget)
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange one pass, by processes that share the edges, each with all of its threads."""

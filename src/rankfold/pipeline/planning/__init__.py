@@ -3,7 +3,7 @@
 plan              passes, bytes, memory, tasks of a request
 passes            a sweep in numbers, from the fold that it runs; most memory of a process, and how many
                   segments fit at once
-planner           makes a plan from the outline and the sweeps of a task, or refuses it
+planner           makes a plan from facts and sweeps of a task, or refuses it
 shape_only        a matrix with shape and type only, for plans; a result with such matrices, for plans
 traffic           bytes between workers
 seconds           predicted times

@@ -1,4 +1,4 @@
-"""The one planner: it makes a plan, or a refusal, from the outline of a task and its sweeps within a budget.
+"""The one planner: it makes a plan, or a refusal, from facts of a task and its sweeps within a budget.
 
 Sweeps over panels are arranged here. Others, over pairs of blocks or with rows held in memory, are arranged
 by their methods.
@@ -85,7 +85,7 @@ class Sweeps(Protocol):
 
 
 def plan_task(
-    outline: TaskFacts,
+    task_facts: TaskFacts,
     sweeps: Sweeps,
     budget: Budget,
     way_out: Callable[[], str] = lambda: "",
@@ -95,7 +95,7 @@ def plan_task(
 
     Parameters
     ----------
-    outline, sweeps, budget
+    task_facts, sweeps, budget
         The task, and the memory, threads and workers it is given.
     way_out, smaller : function, optional
         Texts of a refusal, from ", or" on: what besides memory could be changed so that it fits; and which
@@ -106,52 +106,52 @@ def plan_task(
     MemoryBudgetError
         What a process must hold takes more than the budget.
     """
-    arrangement = sweeps.arrange(budget)
-    if not _has_room(arrangement, budget):
+    fitted = sweeps.arrange(budget)
+    if not _has_room(fitted, budget):
         raise MemoryBudgetError.of(
-            f"{outline.subject or outline.kind} needs {format_bytes(arrangement.peak_bytes)} in one worker, "
+            f"{task_facts.subject or task_facts.kind} needs {format_bytes(fitted.peak_bytes)} in one worker, "
             f"but memory= (--memory) gives {format_bytes(budget.memory_bytes)}. Give "
-            f"{argument('memory', f'{-(-arrangement.peak_bytes // 2**20)}MiB')}",
-            arrangement.peak_bytes,
+            f"{argument('memory', f'{-(-fitted.peak_bytes // 2**20)}MiB')}",
+            fitted.peak_bytes,
             way_out(),
             smaller(),
         )
-    orientation = outline.orientation
+    orientation = task_facts.orientation
     return Plan(
-        kind=outline.kind,
-        method=outline.method,
-        shape=outline.source.shape,
-        dtype=outline.source.dtype.name,
-        working_dtype=outline.dtype.name,
+        kind=task_facts.kind,
+        method=task_facts.method,
+        shape=task_facts.source.shape,
+        dtype=task_facts.source.dtype.name,
+        working_dtype=task_facts.dtype.name,
         orientation=orientation.value if isinstance(orientation, Orientation) else orientation,
-        rank=outline.rank,
-        adaptive=outline.adaptive,
-        width=outline.width or outline.rank,
-        grain_rows=arrangement.grain_rows,
-        panel_rows=arrangement.panel_rows,
-        passes=arrangement.passes,
-        most_passes=arrangement.most_passes,
-        likely_passes=arrangement.likely_passes,
-        concurrency=arrangement.concurrency,
-        slots=arrangement.slots,
-        driver_bytes=arrangement.driver_bytes,
-        peak_bytes=arrangement.peak_bytes,
+        rank=task_facts.rank,
+        adaptive=task_facts.adaptive,
+        width=task_facts.width or task_facts.rank,
+        grain_rows=fitted.grain_rows,
+        panel_rows=fitted.panel_rows,
+        passes=fitted.passes,
+        most_passes=fitted.most_passes,
+        likely_passes=fitted.likely_passes,
+        concurrency=fitted.concurrency,
+        slots=fitted.slots,
+        driver_bytes=fitted.driver_bytes,
+        peak_bytes=fitted.peak_bytes,
         budget_bytes=budget.memory_bytes,
-        scratch_bytes=outline.scratch_bytes,
-        result_bytes=outline.result_bytes,
-        checkpoint_bytes=arrangement.checkpoint_bytes,
-        useful_workers=max(1, -(-arrangement.most_at_once // arrangement.concurrency)),
+        scratch_bytes=task_facts.scratch_bytes,
+        result_bytes=task_facts.result_bytes,
+        checkpoint_bytes=fitted.checkpoint_bytes,
+        useful_workers=max(1, -(-fitted.most_at_once // fitted.concurrency)),
         seconds=None,
-        decided_by=outline.decided_by,
-        groups=arrangement.groups,
+        decided_by=task_facts.decided_by,
+        groups=fitted.groups,
         device=budget.device,
-        details=outline.details,
+        details=task_facts.details,
         bandwidth=budget.bandwidth,
     )
 
 
-def _has_room(arrangement: FittedSweeps, budget: Budget) -> bool:
-    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
+def _has_room(fitted: FittedSweeps, budget: Budget) -> bool:
+    return fitted.concurrency >= 1 and fitted.peak_bytes <= budget.memory_bytes
 
 
 # Ways out -----------------------------------------------------------------------------------------
@@ -206,13 +206,13 @@ def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixedSweeps:
-    """Sweeps whose arrangement does not depend on the budget."""
+    """Sweeps that are fitted to any budget alike."""
 
-    arrangement: FittedSweeps
+    fitted: FittedSweeps
 
     def arrange(self, budget: Budget) -> FittedSweeps:
-        """The given arrangement, for any budget."""
-        return self.arrangement
+        """The given sweeps, for any budget."""
+        return self.fitted
 
 
 # Over panels --------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class PlannedFold(Fold, Protocol):
 
 
 def one_sweep(
-    outline: TaskFacts,
+    task_facts: TaskFacts,
     fold_of: Callable[[int], PlannedFold],
     *,
     flops: float,
@@ -281,11 +281,11 @@ def one_sweep(
     ``stored`` are the number of stored entries of a sparse matrix, and their bytes, if only these are read;
     ``other_reads_bytes`` are read in addition to the matrix.
     """
-    source = outline.source
+    source = task_facts.source
     reads = other_reads_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
 
     def sweeps_of(slots: int) -> list[Pass]:
-        sweep = numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)
+        sweep = numbers_of(task_facts.kind, fold_of(slots), reads, writes_bytes, flops)
         return [dataclasses.replace(sweep, numbers=stored[0])]
 
     return PanelSweeps(sweeps_of, fold_of(1).cut, driver_bytes, accumulator_bytes)

@@ -34,7 +34,7 @@ REORDERED = {"reassoc", "contract", "nsz"}
 def descend(
     positions: Float32,
     first: int,
-    pulls: Affinities,
+    affinities: Affinities,
     push: Float32,
     *,
     descent: Descent,
@@ -43,16 +43,16 @@ def descend(
 ) -> None:
     """See the contract; scratch 4 KiB. Moves consecutive vertices one step down the gradient."""
     factors = (np.float32(each) for each in descent)
-    arguments: tuple[Any, ...] = (positions, first, *pulls, push, *factors, *motion, out)
+    arguments: tuple[Any, ...] = (positions, first, *affinities, push, *factors, *motion, out)
     _descend(*arguments)
 
 
 def measure_descent(
-    positions: Float32, first: int, pulls: Affinities, push: Float32, *, descent: Descent, out: Float32
+    positions: Float32, first: int, affinities: Affinities, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
     """See the contract; scratch d numbers. Loss and squared length of the gradient of each vertex."""
     now = np.float32(descent.exaggeration), np.float32(descent.inverse)
-    _measure(positions, first, *pulls, push, *now, out)
+    _measure(positions, first, *affinities, push, *now, out)
 
 
 def _plane_of(

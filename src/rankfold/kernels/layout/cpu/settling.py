@@ -26,7 +26,7 @@ def settle_by_nodes(
     lattice: Lattice,
     nodes: Float32,
     *,
-    settling: PlacementOptions,
+    options: PlacementOptions,
     out: Float32,
 ) -> None:
     """See the contract. Gradient descent of new rows in a plane, with repulsion interpolated from nodes."""
@@ -34,15 +34,15 @@ def settle_by_nodes(
     high = low + lattice.spacing * (np.array(nodes.shape[:2]) - 3.5)
     limits = low.astype(np.float32), high.astype(np.float32)
     place = lattice.low_x, lattice.low_y, 1 / lattice.spacing
-    arguments: tuple[Any, ...] = (positions, *rows, *limits, *place, nodes, *settling, out)
+    arguments: tuple[Any, ...] = (positions, *rows, *limits, *place, nodes, *options, out)
     _settle_by_nodes(*arguments)
 
 
 def settle_by_pairs(
-    positions: Float32, rows: NewPoints, sources: Float32, *, settling: PlacementOptions, out: Float32
+    positions: Float32, rows: NewPoints, sources: Float32, *, options: PlacementOptions, out: Float32
 ) -> None:
     """See the contract. Gradient descent of new rows, with repulsion summed over all vertices."""
-    arguments: tuple[Any, ...] = (positions, *rows, sources, *settling, out)
+    arguments: tuple[Any, ...] = (positions, *rows, sources, *options, out)
     _settle_by_pairs(*arguments)
 
 
