@@ -21,6 +21,7 @@
                 tables that fit any width
     errors      the tree of errors; arguments in messages, as Python or the command line names them
     law         constraints on arrays and facts of a result, checked before a kernel uses them
+    presentation  how results and sweeps of a method are shown and exported
     regular     opening of regular files only, and of documents of bounded size
     gpu         a GPU to compute on: its detection, arrays there, panels that stay there between passes
     units       bytes as people write them
