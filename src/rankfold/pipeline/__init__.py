@@ -9,7 +9,6 @@
     engine      sweeps over panels (rows in memory at a time) and over pairs of blocks of rows, the only
                 makers of Dask tasks
     planning    estimates before a task runs: passes, bytes, memory, seconds
-    presentation   how results and sweeps of a method are shown and exported, as it declares
     importing   copies into stores that sweeps read well
 
     durable     flushes of data to the disk before it gets its name, and atomic renames

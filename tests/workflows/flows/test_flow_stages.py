@@ -327,6 +327,19 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
     assert "kept, neighborhood_preservation: run (second near changed)" in run.stderr
 
 
+def test_an_embedding_follows_the_lists_it_is_made_from(flow: Path) -> None:
+    stages = """  lists: {method: knn, input: counts, k: 5}
+  map: {method: umap, neighbors: lists, n_epochs: 2}
+"""
+    flow.write_text(FLOW + stages)
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    changed(flow, ("k: 5", "k: 6"))
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    assert "map, umap: run (neighbors lists changed)" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("stage", "message"),
     [

@@ -398,7 +398,11 @@ def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: Stage
             changes[f"{key} {getattr(step.stage, key)} changed"] = None
         else:
             changes[f"parameter {key}: {_short(old.get(name))} -> {_short(new[name])}"] = None
-    matrices = [key for key in ("embedding", "input", "result", "first") if key in keys]
+    matrices = [
+        key
+        for key in ("embedding", "input", "neighbors", "result", "first")
+        if getattr(step.stage, key, None) is not None
+    ]
     if new["kind"] == "trustworthiness":  # ranks are those of the matrix, lists of the embedding
         matrices = ["input", "embedding"]
     inputs_differ = [
