@@ -83,6 +83,14 @@ CONVENTIONS = {
         meant((-9, 100)),
         of_xarray=False,  # it warns, and decodes both
     ),
+    "missing value of more digits": Convention(
+        "f4",
+        {"missing_value": -999.9},
+        meant((100,)),
+        of_xarray=False,
+        stored=np.where(STORED == 100, -999.9, STORED),
+    ),
+    "missing value in text": Convention("i2", {"missing_value": "-9"}, meant((-9,)), of_xarray=False),
     "several missing values": Convention(
         "f8", {"missing_value": numbers("f8", -9, 100)}, meant((-9, 100)), of_xarray=False
     ),
@@ -96,6 +104,7 @@ CONVENTIONS = {
     "scale of bytes": Convention(
         "i1", {"scale_factor": 0.5, "_FillValue": numbers("i1", 100)}, meant((100,), 0.5)
     ),
+    "scale of 0": Convention("i2", {"scale_factor": 0.0, "add_offset": 4.0}, meant(scale=0, offset=4)),
     "scale of floats": Convention("f8", {"scale_factor": 2.0, "_FillValue": -9.0}, meant((-9,), 2)),
     "without a sign": Convention(
         "i1",
@@ -369,6 +378,34 @@ def test_an_array_in_hand_that_was_not_decoded_is_refused(tmp_path: Path, chunks
     expected = CONVENTIONS["scale, offset and fill"].values
     lazy = xr.open_dataset(path, mask_and_scale=False)["v"]
     np.testing.assert_allclose(whole(open_source(lazy)), expected)
+
+
+@pytest.mark.parametrize("chunks", [None, {"t": 2}])
+@pytest.mark.parametrize("name", ["missing value of more digits", "missing value in text"])
+def test_marks_that_xarray_does_not_see_are_missing_in_arrays_in_hand(
+    tmp_path: Path, chunks: Any, name: str
+) -> None:
+    path = netcdf(tmp_path / "x.nc", CONVENTIONS[name])
+    x = xr.open_dataset(path, chunks=chunks)["v"]
+    x = x.load() if chunks is None else x
+    assert not np.isnan(x).any()
+    np.testing.assert_array_equal(whole(open_source(x)), CONVENTIONS[name].values)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"scale_factor": "2"}, "scale_factor that is text, '2', by which xarray does not decode it"),
+        ({"scale_factor": 0.5, "missing_value": "-9"}, "its missing_value gives, '-9': make it a number of"),
+    ],
+)
+def test_text_by_which_xarray_does_not_decode_is_refused(
+    tmp_path: Path, attributes: dict[str, Any], message: str
+) -> None:
+    path = netcdf(tmp_path / "x.nc", Convention("i2", attributes, meant()))
+    for place in (f"{path}::v", xr.open_dataset(path)["v"]):
+        with pytest.raises(InputError, match=message):
+            open_source(place)
 
 
 def test_a_mean_is_that_of_what_is_there(tmp_path: Path) -> None:

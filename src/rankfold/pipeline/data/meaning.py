@@ -202,8 +202,8 @@ class Unwritten:
     def of(cls, stored: np.dtype[Any], said: Mapping[str, Any]) -> Unwritten | None:
         """Default fill value of a variable of type ``stored``, as it looks after decoding.
 
-        ``said`` are the attributes that values were decoded by. None for types of one byte, and if an
-        attribute marks missing values or changes the sign.
+        ``said`` are the attributes that values were decoded by. None for types of one byte, if an
+        attribute marks missing values or changes the sign, and if a scale of 0 makes all values equal.
         """
         mark = NETCDF_FILLS.get(f"{stored.kind}{stored.itemsize}")
         if mark is None or any(each in said for each in (*MARKS, *OTHER_MARKS, "_Unsigned")):
@@ -211,6 +211,8 @@ class Unwritten:
         if not any(each in said for each in SCALES):
             return cls(mark)
         scale, offset = float(said.get("scale_factor", 1)), float(said.get("add_offset", 0))
+        if not scale:
+            return None
         return cls(mark * scale + offset, abs(scale) / 4)
 
     def mask(self, name: str, values: npt.NDArray[Any]) -> None:

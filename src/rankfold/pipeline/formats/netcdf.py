@@ -33,6 +33,7 @@ from rankfold.pipeline.data.meaning import (
     MARKS,
     OTHER_MARKS,
     SCALES,
+    Meaning,
     Unwritten,
     bounds_of_decoded,
     meaning_of,
@@ -369,7 +370,7 @@ def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
 
 def _shapes_in_groups(path: str) -> dict[str, tuple[int, ...]]:
     """Shape of every variable of all groups of a file, by its path there."""
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for group in netcdf_groups(path):
         with _open(path, group) as dataset:
             shapes |= _shapes(dataset, group)
@@ -382,6 +383,9 @@ def _of_array(x: Any, rows: Rows) -> Source:
     first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2
     if x.chunks is not None or x.variable._in_memory:
         _require_decoded(name, x)
+        marks = _unseen_marks(name, x.dtype, x.encoding)
+        if marks and (x.chunks is not None or np.isin(x.values, np.array(marks, x.dtype)).any()):
+            x = x.where(~x.isin(np.array(marks, x.dtype)))
     if x.chunks is not None:
         return dask_source(x.data) if first_of_two else stack_volume(dask_volume(x.data, axes), rows)
     # Not public, but the only way to find out if values are in memory without loading them.
@@ -451,6 +455,8 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         if _undecoded(array.attrs, encoding, name)
         else bounds_of_decoded(name, dtype, array.attrs, encoding)
     )
+    if marks := _unseen_marks(name, dtype, encoding):
+        meaning = replace(meaning or Meaning(dtype), missing=marks)
     volume = XarrayVolume(
         name=name,
         variable=variable,
@@ -465,6 +471,41 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         attributes=attributes_in(array.attrs, of=getattr(variable, "name", None)),
     )
     return decode_volume(volume, meaning)
+
+
+def _unseen_marks(name: str, dtype: np.dtype[Any], encoding: Mapping[str, Any]) -> tuple[float | int, ...]:
+    """Marks of missing values that xarray did not find among stored numbers, in the stored type.
+
+    It compares float32 with a mark of 64 bits, such as 1e20, which equals none of them, and it compares
+    numbers with a mark that is text.
+
+    Raises
+    ------
+    InputError
+        Values were scaled, so that the stored numbers are gone; or xarray cannot scale them.
+    """
+    for each in SCALES:
+        if isinstance(encoding.get(each), str):
+            raise InputError(
+                f"{name} has a {each} that is text, {encoding[each]!r:.60}, by which xarray does not decode "
+                "it: make it a number"
+            )
+    stored = np.dtype(encoding.get("dtype") or dtype)
+    if stored.kind not in "iuf":
+        return ()
+    unseen: dict[float | int, str] = {}
+    for each in ("_FillValue", "missing_value"):
+        for number in np.atleast_1d(encoding.get(each, np.nan)).tolist():
+            meaning = meaning_of(name, stored, {each: number})
+            if meaning is not None and number not in meaning.missing:
+                unseen |= dict.fromkeys(meaning.missing, each)
+    if unseen and any(each in encoding for each in SCALES):
+        mark, each = next(iter(unseen.items()))
+        raise InputError(
+            f"{name} is scaled, and xarray does not find the mark of missing values that its {each} gives, "
+            f"{encoding[each]!r:.60}: make it a number of the stored type, {mark:g} of {stored}"
+        )
+    return tuple(sorted(unseen))
 
 
 def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:

@@ -219,14 +219,11 @@ def _groups_below(group: Any, path: str = "") -> Iterator[str]:
 
 def _netcdf_store(path: str, group: str) -> Any:
     """Store of xarray for a group of a netCDF file; all stores of one version of a file share a handle."""
-    import netCDF4
-    from xarray.backends import CachingFileManager, NetCDF4DataStore
-    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK as LOCK
-
-    place = os.path.abspath(path)
+    netcdf4, xarray = (importlib.import_module(each) for each in ("netCDF4", "xarray.backends.netCDF4_"))
+    place, lock = os.path.abspath(path), xarray.NETCDF4_PYTHON_LOCK
     handle = f"rankfold {os.getpid()} {file_version(place)}"
-    manager = CachingFileManager(netCDF4.Dataset, place, mode="r", lock=LOCK, manager_id=handle)
-    return NetCDF4DataStore(manager, group=group or None, mode="r", lock=LOCK)
+    manager = xarray.CachingFileManager(netcdf4.Dataset, place, mode="r", lock=lock, manager_id=handle)
+    return xarray.NetCDF4DataStore(manager, group=group or None, mode="r", lock=lock)
 
 
 def require_regular_parts(path: str, dataset: Any) -> None:
