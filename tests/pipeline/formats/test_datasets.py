@@ -239,6 +239,16 @@ def test_variables_in_groups_alone_are_found_and_named(tmp_path: Path) -> None:
         open_source(f"{path}::model/run/uu")
 
 
+def test_a_variable_in_a_group_has_the_coordinates_of_the_groups_around(tmp_path: Path) -> None:
+    path, axes = tmp_path / "a.nc", ("time", "place")
+    xarray.Dataset(coords={"time": np.arange(20) * 10, "place": np.arange(6)}).to_netcdf(path)
+    xarray.Dataset(coords={"place": list("abcdef")}).to_netcdf(path, group="model", mode="a")
+    xarray.Dataset({"u": (axes, field()[:, 0])}).to_netcdf(path, group="model/run", mode="a")
+    rows, columns = (open_source(f"{path}::model/run/u").names(axis) for axis in (0, 1))
+    assert rows.labels.tolist() == (np.arange(20) * 10).tolist()
+    assert columns.labels.tolist() == list("abcdef")
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("group", ["", "model/run"])
 def test_a_file_with_names_as_text_is_read_any_number_of_times(tmp_path: Path, group: str) -> None:

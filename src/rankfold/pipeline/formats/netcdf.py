@@ -185,11 +185,17 @@ class FileVariable:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
     def axis(self, name: str, length: int) -> Axis:
-        """An axis of the variable, with the labels that the file has."""
-        with contextlib.suppress(*UNREADABLE), _open(self.path, self.group) as dataset:
-            if name in dataset.variables:
-                found = dataset[name]
-                return Axis.of(name, length, coordinate(found.values, found.attrs), found.attrs)
+        """An axis of the variable, with the labels of its group, or of the nearest one around that has some."""
+        group = self.group
+        with contextlib.suppress(*UNREADABLE):
+            while True:
+                with _open(self.path, group) as dataset:
+                    if name in dataset.variables:
+                        found = dataset[name]
+                        return Axis.of(name, length, coordinate(found.values, found.attrs), found.attrs)
+                if not group:
+                    break
+                group = group.rpartition("/")[0]
         return Axis(name, length)
 
     def require_whole(self, name: str) -> None:
