@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import UnfitFileError
+from rankfold.pipeline.errors import InputError, SourceNotFoundError, UnfitFileError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
 
@@ -68,6 +68,59 @@ def test_links_to_files_are_followed(tmp_path: Path) -> None:
         file["X"] = X
         file["away"] = h5py.ExternalLink("elsewhere", "/x")
     read(open_source(tmp_path / "x.h5"))
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A file of links to the matrix and to groups of another, as detectors write one file for each series."""
+    (tmp_path / "parts").mkdir()
+    with h5py.File(tmp_path / "parts" / "a.h5", "w") as file:
+        file["entry/x"] = X
+        file["soft"], file["hard"] = h5py.SoftLink("/entry/x"), file["entry/x"]
+        file["circle"] = h5py.SoftLink("/circle")
+    with h5py.File(tmp_path / "master.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("parts/a.h5", "/entry/x")
+        file["group"] = h5py.ExternalLink("parts/a.h5", "/entry")
+        file["twice"] = h5py.ExternalLink("parts/a.h5", "/soft")
+        file["inner"] = h5py.SoftLink("/group/x")
+        file["gone"] = h5py.ExternalLink("parts/b.h5", "/x")
+    return tmp_path / "master.h5"
+
+
+@pytest.mark.parametrize("name", ["x", "/x", "group/x", "twice", "inner"])
+def test_a_link_to_a_matrix_of_another_file_names_it(linked: Path, name: str) -> None:
+    source = open_source(f"{linked}::{name}")
+    np.testing.assert_array_equal(source[...], X)
+    assert source.name == f"{linked.parent / 'parts' / 'a.h5'}::{'soft' if name == 'twice' else 'entry/x'}"
+    before = source.fingerprint()
+    del source  # and let go of its file
+    with h5py.File(linked.parent / "parts" / "a.h5", "a") as file:
+        file["entry/x"][0, 0] = 7
+    assert open_source(f"{linked}::{name}").fingerprint() != before
+
+
+@pytest.mark.parametrize("name", ["entry/x", "/entry/x", "soft", "hard"])
+def test_any_name_of_a_matrix_is_one(linked: Path, name: str) -> None:
+    np.testing.assert_array_equal(open_source(f"{linked.parent / 'parts' / 'a.h5'}::{name}")[...], X)
+
+
+def test_a_file_whose_only_matrix_is_a_link(linked: Path) -> None:
+    with pytest.raises(InputError, match=r"links to other files, gone, group, twice, x\. Name one: .*::gone"):
+        open_source(linked)
+    with h5py.File(linked.parent / "one.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("parts/a.h5", "/entry/x")
+    np.testing.assert_array_equal(open_source(linked.parent / "one.h5")[...], X)
+
+
+def test_links_that_lead_nowhere_are_said(linked: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"master\.h5::gone is a link, and leads to .*parts/b\.h5"):
+        open_source(f"{linked}::gone")
+    with pytest.raises(InputError, match="circle leads through more than 16 links"):
+        open_source(f"{linked.parent / 'parts' / 'a.h5'}::circle")
+    with h5py.File(linked.parent / "round.h5", "w") as file:
+        file["x"] = h5py.ExternalLink("round.h5", "/x")
+    with pytest.raises(SourceNotFoundError, match="leads to more than 16 links"):
+        open_source(f"{linked.parent / 'round.h5'}::x")
 
 
 @pytest.mark.parametrize("chunks", [(1000, 1000), (1, 1000), (10**6, 10)])

@@ -32,19 +32,22 @@ from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import MOST_FILES, Source, Volume
 from rankfold.pipeline.data.stacked import Rows, axis_names, stack_volume
-from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
+from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.frame_columns import frame_volume
 from rankfold.pipeline.formats.hdf5_contents import (
     HDF5_SUFFIXES,
+    MOST_LINKS,
     Found,
     find_matrix,
+    link_out,
     matrices_beside,
 )
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, hdf5_axis
 from rankfold.pipeline.formats.open_files import (
     Handles,
+    beside,
     file_fingerprint,
     library,
     open_hdf5,
@@ -244,7 +247,7 @@ def hdf5_arrays(location: str) -> tuple[str, ...]:
     return ()
 
 
-def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> Source:
+def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None, followed: int = 0) -> Source:
     """A dataset, or a sparse group, of an HDF5 file as a matrix.
 
     Parameters
@@ -255,11 +258,18 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
         Read chunks that were never written as fill value, or refuse them.
     rows : optional
         The axes that become the rows. The default for loom and MATLAB is the last of two axes.
+    followed : int
+        Number of links from file to file that led here.
     """
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
         require_hdf5(path)
         with open_hdf5(path) as file:
+            if (link := link_out(h5py, file, path, text)) is not None:
+                place = _linked(path, text, link, followed)
+                return hdf5_matrix(
+                    place, link[1].strip("/"), missing=missing, rows=rows, followed=followed + 1
+                )
             found = find_matrix(h5py, file, path, text)
             if isinstance(file[found.path], h5py.Group) and found.layout is None:
                 matrix: Source = stack_volume(_frame(file[found.path], path, found, missing), rows)
@@ -276,6 +286,15 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
     except DAMAGE as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     return select(matrix, rows=None, columns=found.columns)
+
+
+def _linked(path: str, text: str, link: tuple[str, str], followed: int) -> str:
+    """Path of the file to which a link of a file leads, after ``followed`` others."""
+    place = beside(path, link[0])
+    if not os.path.isfile(place) or followed == MOST_LINKS:
+        why = f"more than {MOST_LINKS} links" if followed == MOST_LINKS else f"{place}, which is not there"
+        raise SourceNotFoundError(f"{path}::{text} is a link, and leads to {why}")
+    return place
 
 
 def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volume:

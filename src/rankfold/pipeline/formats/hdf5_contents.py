@@ -16,6 +16,7 @@ A matrix of genes x cells that is compressed by cells is read as cells x genes, 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,9 @@ HDF5_SUFFIXES = (".h5", ".hdf5", ".h5ad", ".h5mu", ".he5", ".loom", ".mat")
 
 OLD_ENCODINGS = {"csr": "rows", "csc": "columns"}
 """Axis whose lines are stored contiguously, by AnnData's name of the layout before version 0.7."""
+
+MOST_LINKS = 16
+"""Most links that are followed to a matrix, as by HDF5."""
 
 NO_NUMBERS = ("char", "cell", "struct", "function_handle", "string", "table")
 """Classes of MATLAB that are not arrays of numbers."""
@@ -135,6 +139,8 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
     node = file.get(name) if name else None
     if isinstance(node, h5py.Group) and is_frame_group(node):
         return Found(name, grows=True)
+    if node is not None and name not in shapes:  # a second name of a matrix, which is listed once
+        shapes |= _shape_of(h5py, name, node)
     if name not in shapes and isinstance(node, h5py.Group):
         raise InputError(
             f"{path}::{name} is a group of {', '.join(file[name])}, not a matrix. {list_names(path, shapes)}"
@@ -177,6 +183,7 @@ def _place(h5py: Any, file: Any, text: str) -> str:
 
     Empty if the kind of file has no default, so that its only matrix is meant.
     """
+    text = text.strip("/")
     if "mod" in file and isinstance(file["mod"], h5py.Group):
         names = list(file["mod"])
         meant = text or (names[0] if len(names) == 1 else "")
@@ -193,16 +200,66 @@ def _matrices(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
     """Path and shape of all datasets, except dimension scales, and of all sparse groups."""
     found: dict[str, tuple[int, ...]] = {}
 
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            if item.attrs.get("CLASS") != b"DIMENSION_SCALE":
-                found[name] = item.shape or ()
-        elif isinstance(item, h5py.Group) and (layout := sparse_layout(item)) is not None:
-            lengths = np.asarray(() if layout.shape is None else layout.shape).ravel()
-            found[name] = tuple(int(n) for n in lengths) if lengths.dtype.kind in "iu" else (0, 0)
-
-    file.visititems(visit)
+    file.visititems(lambda name, item: found.update(_shape_of(h5py, name, item)))
     return found
+
+
+def _shape_of(h5py: Any, name: str, item: Any) -> dict[str, tuple[int, ...]]:
+    """Shape of a dataset or sparse group, by its name; empty for other groups and for dimension scales."""
+    if isinstance(item, h5py.Dataset):
+        return {} if item.attrs.get("CLASS") == b"DIMENSION_SCALE" else {name: item.shape or ()}
+    if not isinstance(item, h5py.Group) or (layout := sparse_layout(item)) is None:
+        return {}
+    lengths = np.asarray(() if layout.shape is None else layout.shape).ravel()
+    return {name: tuple(int(n) for n in lengths) if lengths.dtype.kind in "iu" else (0, 0)}
+
+
+def link_out(h5py: Any, file: Any, path: str, text: str) -> tuple[str, str] | None:
+    """The file, and the path in it, to which a link leads that ``text`` names or that is on its way.
+
+    ``text`` is as for ``find_matrix``. If it is empty, and the file holds no matrix, the only link out of it
+    is taken. None if the matrix is in the file itself. Links are followed here, not by HDF5, so that each
+    file on the way is checked when it is opened.
+
+    Raises
+    ------
+    InputError
+        There is no matrix in the file, but several links out of it, which the message names; or links lead
+        in a circle.
+    """
+    name = _place(h5py, file, text)
+    if not name and not _matrices(h5py, file):
+        names = _links_out(h5py, file)
+        if len(names) > 1:
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            raise InputError(
+                f"{path} holds links to other files, {', '.join(names[:8])}{more}. Name one: "
+                f"{path}::{names[0]}"
+            )
+        name = names[0] if names else ""
+    for _ in range(MOST_LINKS):
+        done, rest = "", [part for part in name.split("/") if part]
+        while rest:
+            done = posixpath.join(done, rest.pop(0))
+            link = file.get(done, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                return link.filename, posixpath.join(link.path, *rest)
+            if isinstance(link, h5py.SoftLink):
+                break
+        else:
+            return None
+        target = posixpath.normpath(posixpath.join("/", posixpath.dirname(done), link.path))
+        name = posixpath.join(target, *rest)
+    raise InputError(f"{path}::{text} leads through more than {MOST_LINKS} links")
+
+
+def _links_out(h5py: Any, file: Any) -> list[str]:
+    """Paths of the links of a file that lead to other files."""
+    names: list[str] = []
+    file.visititems_links(
+        lambda name, link: names.append(name) if isinstance(link, h5py.ExternalLink) else None
+    )
+    return names
 
 
 def _of_matlab(path: str, name: str, node: Any) -> Found:

@@ -185,7 +185,7 @@ class FileVariable:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
     def axis(self, name: str, length: int) -> Axis:
-        """An axis of the variable, with the labels of its group, or of the nearest one around that has some."""
+        """An axis of the variable, with labels of its group, or of the nearest one around that has any."""
         group = self.group
         with contextlib.suppress(*UNREADABLE):
             while True:

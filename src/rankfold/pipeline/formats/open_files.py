@@ -162,7 +162,7 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
 
     def look(name: str, link: Any) -> None:
         if isinstance(link, h5py.ExternalLink):
-            places.add(_beside(path, link.filename))
+            places.add(beside(path, link.filename))
 
     try:
         file.visititems_links(look)
@@ -231,11 +231,12 @@ def require_regular_parts(path: str, dataset: Any) -> None:
     parts = [name for name, *_ in dataset.external or ()]
     parts += [part.file_name for part in dataset.virtual_sources()] if dataset.is_virtual else []
     for part in sorted({*parts} - {"."}):
-        for place in (part, _beside(path, part)):  # relative to the working folder, or to that of the file
+        for place in (part, beside(path, part)):  # relative to the working folder, or to that of the file
             is_regular(place)
 
 
-def _beside(path: str | os.PathLike[str], name: str) -> str:
+def beside(path: str | os.PathLike[str], name: str) -> str:
+    """Path of a file that another one names by its place in the same folder, or by an absolute path."""
     return os.path.join(os.path.dirname(os.path.abspath(path)), name)
 
 
