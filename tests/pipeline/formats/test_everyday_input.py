@@ -153,6 +153,19 @@ def test_a_list_of_rows_keeps_gaps_and_labels() -> None:
         open_source([one, one[::-1]])
 
 
+def test_a_list_of_named_rows_has_their_names() -> None:
+    pd = pytest.importorskip("pandas")
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), [*"pqrstu"], [*"abc"])
+    rows = open_source([x.iloc[i] for i in range(6)])
+    assert [names_of(rows, axis).labels.tolist() for axis in (0, 1)] == [[*"pqrstu"], [*"abc"]]  # type: ignore[union-attr]
+    result, turned = rf.pca(x, 2), x[["c", "a", "b"]]
+    np.testing.assert_allclose(
+        rf.transform(result, [turned.iloc[i] for i in range(6)]).scores, result.scores, atol=1e-12
+    )
+    numbered = x.set_axis(range(6)).set_axis(range(3), axis=1)
+    assert names_of(open_source([numbered.iloc[i] for i in range(6)]), 0) is None
+
+
 @pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_an_index_that_came_back_as_a_column_is_no_number(library: str, name: str) -> None:

@@ -56,6 +56,7 @@ from rankfold.pipeline.formats.arrays import (
     array_source,
     array_volume,
     axes_of_cells,
+    axes_of_lists,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
@@ -309,7 +310,9 @@ def _matrix(
     if are_paths(x):
         return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
-        return _of_numpy(array_of_lists(x), rows)
+        array = array_of_lists(x)
+        source = _of_numpy(array, rows)
+        return source if array.ndim != 2 else _named(source, axes_of_lists(x, array.shape))
     if all(hasattr(x, name) for name in ("__dlpack__", "__dlpack_device__", "dtype")):
         return _of_numpy(array_of_tensor(x), rows)
     if is_cells(x):

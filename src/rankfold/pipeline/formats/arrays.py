@@ -342,6 +342,21 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
     return array
 
 
+def axes_of_lists(x: list[Any] | tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Axis, Axis]:
+    """Axes of the rows and columns of a list of rows, named as its rows are, such as Series of pandas.
+
+    Columns have the labels of the rows, if all have some; rows have their names, if all of these are text.
+    """
+    names = [names_of_values(row) for row in x]
+    columns = [each.labels for each in names if each is not None and each.labels is not None]
+    titles = [getattr(row, "name", None) for row in x]
+    labels = [
+        titles if all(isinstance(each, str) for each in titles) else None,
+        columns[0] if len(columns) == len(x) else None,
+    ]
+    return axes_of(("row", "column"), labels, shape[:2])
+
+
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
     """Axes of the observations and variables of an AnnData object, with distinct labels."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
