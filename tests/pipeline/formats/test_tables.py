@@ -422,6 +422,19 @@ def test_lines_above_a_table_are_refused_and_left_out_on_request(
     np.testing.assert_array_equal(whole(tmp_path / "z.zarr"), [[1, 2, 3.5]] * rows)
 
 
+@pytest.mark.parametrize("above", ["% by me\n", "// by me\n! twice\n", "% made, 2020\n"])
+def test_a_comment_above_a_table_without_names_is_none_of_them(tmp_path: Path, above: str) -> None:
+    path, rows = tmp_path / "x.csv", "1,2,5\n3,4,6\n" if "," in above else "1,2\n3,4\n"
+    path.write_text(above + rows)
+    lines = above.count("\n")
+    with pytest.raises(InputError, match=rf"seems to be a comment; .*skip_lines={lines} to"):
+        open_source(path)
+    import_array(path, tmp_path / "x.zarr", skip_lines=lines)
+    np.testing.assert_array_equal(whole(tmp_path / "x.zarr")[:, :2], [[1, 2], [3, 4]])
+    path.write_text("% fat,water\n" + "1,2\n3,4\n")
+    np.testing.assert_array_equal(whole(path), [[1, 2], [3, 4]])
+
+
 def test_skipped_lines_are_a_number_and_of_text(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     for lines in (-1, True, 1.5):

@@ -269,6 +269,10 @@ SEPARATOR_LINE = re.compile(r'"?sep=.?"?[,;|\t]*')
 """A line that states the separator of cells, as spreadsheets write it above a table."""
 
 
+COMMENT = re.compile(r"\s*(%|//|!)")
+"""Beginning of a comment as MATLAB, C and Fortran write it; only # begins one that is left out."""
+
+
 def _require_table(path: str, head: _Head, separator: str, options: ReadOptions) -> None:
     """Raise ``InputError`` if the first lines are no part of the table, which begins below them.
 
@@ -282,6 +286,14 @@ def _require_table(path: str, head: _Head, separator: str, options: ReadOptions)
         )
     bare = _without_quotes(head.records)
     counts = [line.count(separator) for line in bare]
+    lines = dict(zip(head.starts, bare, strict=False))
+    table = next((start for start, line in lines.items() if not COMMENT.match(line)), head.starts[0])
+    if table > head.starts[0] and counts[0] < max(counts):
+        way = argument("skip_lines", table - 1)
+        raise InputError(
+            f"{first}, which seems to be a comment; lines that begin with # alone are left out. Import it "
+            f"with {way} to leave out the lines above the table"
+        )
     if _cuts_alike(counts) or _cuts_alike([len(_words(line)) - 1 for line in bare]):
         return
     if not any(counts) and _share_of_numbers(head.records[-1:], options):
