@@ -109,7 +109,8 @@ def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _compare_numbers(estimator: Any, samples: Any, *, fits: bool) -> None:
     """In a fit, keep numeric names of a frame's columns; later, raise if they are in another order."""
-    is_frame = type(samples).__module__.partition(".")[0] == "pandas" and hasattr(samples, "columns")
+    libraries = {each.__module__.partition(".")[0] for each in type(samples).__mro__}
+    is_frame = "pandas" in libraries and hasattr(samples, "columns")
     is_numbered = is_frame and not any(isinstance(name, str) for name in samples.columns)
     names = names_along(samples, 1) if is_numbered else None
     if fits:

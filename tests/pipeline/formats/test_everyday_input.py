@@ -153,6 +153,31 @@ def test_a_list_of_rows_keeps_gaps_and_labels() -> None:
         open_source([one, one[::-1]])
 
 
+def test_frames_of_derived_classes_are_frames() -> None:
+    pd = pytest.importorskip("pandas")
+
+    class Derived(pd.DataFrame):  # type: ignore[misc]
+        @property
+        def _constructor(self) -> Any:
+            return Derived
+
+    x = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "place": ["x", "y"]}, ["p", "q"])
+    source = open_source(Derived(x), numeric=True)
+    np.testing.assert_array_equal(source[...], x[["a", "b"]])
+    assert [names_of(source, axis).labels.tolist() for axis in (0, 1)] == [["p", "q"], ["a", "b"]]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="column 'place' of the DataFrame holds object"):
+        open_source(Derived(x))
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(np.eye(2), x[[]], obsm={"numbers": x[["a", "b"]]})
+    np.testing.assert_array_equal(whole(cells[::-1].obsm["numbers"]), [[2, 4], [1, 3]])
+
+
+def test_a_delayed_object_is_answered_with_what_is_read() -> None:
+    dask = pytest.importorskip("dask")
+    with pytest.raises(InputError, match=r"cannot read a dask\.Delayed"):
+        open_source(dask.delayed(lambda: np.eye(3))())
+
+
 def test_a_list_of_named_rows_has_their_names() -> None:
     pd = pytest.importorskip("pandas")
     x = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), [*"pqrstu"], [*"abc"])

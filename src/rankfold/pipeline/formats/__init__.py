@@ -74,6 +74,7 @@ from rankfold.pipeline.formats.frames import (
     numeric_frame,
     plain_columns,
     split_names,
+    without_subclass,
 )
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
@@ -299,7 +300,7 @@ def _matrix(
     if isinstance(x, np.ndarray):
         return _of_numpy(x, rows)
     module = _library(x)
-    if module == "dask" and hasattr(x, "blocks"):
+    if module == "dask" and hasattr(type(x), "blocks"):
         return _of_dask(x, rows)
     if module == "zarr":
         return _of_zarr(x, missing, rows)
@@ -322,7 +323,7 @@ def _matrix(
         return _of_kept_sparse(x, missing)
     if module == "h5py":
         return _of_hdf5(x, missing, rows)
-    if isinstance(x, Source):
+    if isinstance(x, Source) and module != "dask":  # a Delayed object has any attribute
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
@@ -331,7 +332,7 @@ def _matrix(
         matrices.sort(key=lambda name: x.dimensions(name)[0] != "row")  # coordinates of rows are meant mostly
         able = f"give one of its arrays, {' or '.join(f'r.{name}' for name in matrices)}"
         raise InputError(f"a result is not a matrix: {able if matrices else 'it holds none'}")
-    ways = [f"x.{name}()" for name in ("to_pandas", "to_numpy") if hasattr(x, name)]
+    ways = [f"x.{name}()" for name in ("to_pandas", "to_numpy") if hasattr(type(x), name)]
     first = f"pass {ways[0]}, or " if ways else ""
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; {first}give the path of a Zarr store or .npy file, "
@@ -378,6 +379,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
     x = frame_of_arrow(x) if is_arrow(x) else x
     if not is_frame(x):
         return None
+    x = without_subclass(x)
     frame, names = split_names(x, index_col)
     if (column := vector_column(frame)) is not None:
         array = array_of_vectors(column)

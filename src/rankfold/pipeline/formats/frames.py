@@ -33,7 +33,14 @@ LIBRARIES = ("pandas", "polars", "dask")
 def is_frame(x: object) -> bool:
     """True if an object is a data frame, or another object of these libraries that is not an array."""
     library = _library(x)
-    return library in LIBRARIES and (library != "dask" or hasattr(x, "to_dask_array"))
+    return library in LIBRARIES and (library != "dask" or hasattr(type(x), "to_dask_array"))
+
+
+def without_subclass(x: Any) -> Any:
+    """A frame of a derived class, as of GeoPandas or of a view of AnnData, as one of the library itself."""
+    bases = (each for each in type(x).__mro__ if each.__module__.partition(".")[0] in LIBRARIES)
+    base = next(bases, type(x))
+    return x if base is type(x) else base(x)
 
 
 def array_of_frame(frame: Any) -> npt.NDArray[Any]:
@@ -299,4 +306,6 @@ def array_of_polars(frame: Any) -> npt.NDArray[Any]:
 
 
 def _library(frame: object) -> str:
-    return type(frame).__module__.partition(".")[0]
+    """Name of the library of frames that defines the class of an object or a base of it; else of its own."""
+    names = [each.__module__.partition(".")[0] for each in type(frame).__mro__]
+    return next((name for name in names if name in LIBRARIES), names[0])
