@@ -184,6 +184,23 @@ def test_frames_hold_complex_numbers() -> None:
     assert open_source(pd.DataFrame({"a": x[:, 1].astype("c8"), "b": [0.5, 1, 2]})).dtype == np.complex128
 
 
+def test_a_masked_array_without_gaps_is_an_array() -> None:
+    x = numbers("f8")
+    for mask in (np.ma.nomask, np.zeros(x.shape, bool)):
+        np.testing.assert_array_equal(whole(np.ma.masked_array(x, mask)), x)
+        assert open_source(np.ma.masked_array(x, mask)[:, :, None], row_axes=0).shape == x.shape
+    with pytest.raises(InputError, match="a masked array has gaps"):
+        open_source(np.ma.masked_equal(x, x[0, 0]))
+
+
+def test_records_are_answered_with_what_keeps_their_names() -> None:
+    pd = pytest.importorskip("pandas")
+    x = np.rec.fromarrays([[1.0, 2.0], [3.0, 4.0]], names="a,b")
+    with pytest.raises(InputError, match=r"records of a, b; pass pandas\.DataFrame\(x\)"):
+        open_source(x)
+    np.testing.assert_array_equal(whole(pd.DataFrame(x)), [[1, 3], [2, 4]])
+
+
 def test_frames_of_derived_classes_are_frames() -> None:
     pd = pytest.importorskip("pandas")
 

@@ -61,6 +61,7 @@ from rankfold.pipeline.formats.arrays import (
     is_kept_sparse,
     matrix_of_cells,
     sparse_source,
+    without_mask,
 )
 from rankfold.pipeline.formats.cell_ranger import files_at
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
@@ -298,7 +299,7 @@ def _matrix(
     if isinstance(x, str | os.PathLike):
         return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
-        return _of_numpy(x, rows)
+        return _of_numpy(without_mask(x), rows)
     module = _library(x)
     if module == "dask" and hasattr(type(x), "blocks"):
         return _of_dask(x, rows)
