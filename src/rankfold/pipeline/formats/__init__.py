@@ -86,6 +86,7 @@ from rankfold.pipeline.formats.locate import (
     node_kind,
     require_path,
     split_location,
+    store_around,
 )
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
@@ -415,6 +416,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
     if is_address(store):
         return remote_matrix(store, array, missing=missing, rows=rows)
     require_path(store)
+    store, array = store_around(store, array)
     if compressed_kind(os.path.join(store, array)):
         _refuse_axes(store, rows)
         return csr_source(store, array, missing)
@@ -581,10 +583,17 @@ def _of_zarr(x: object, missing: str | None, rows: Rows) -> Source:
     """A Zarr array that the caller has opened; ``InputError`` for other Zarr objects."""
     import zarr
 
+    root = getattr(getattr(x, "store", None), "root", None)
+    if isinstance(x, zarr.Group) and root is not None:  # in a folder, as by its path
+        return _at(f"{os.path.abspath(root)}::{x.path}" if x.path else os.path.abspath(root), missing, rows)
     if isinstance(x, zarr.Group):
         raise InputError(
             f"{x} is a Zarr group, not an array; pass one of its arrays: {', '.join(x.array_keys())}"
         )
     if not isinstance(x, zarr.Array):
         raise InputError(f"cannot read a {type(x).__qualname__}; pass a zarr.Array or the path of its store")
+    if root is not None:
+        store, array = store_around(os.path.abspath(root), x.path)
+        if array != x.path:  # opened by a path into a store
+            return matrix_at(store, array, missing=missing, rows=rows)
     return matrix_of(x, missing=missing, rows=rows)

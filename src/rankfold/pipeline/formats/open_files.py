@@ -41,6 +41,7 @@ from rankfold.pipeline.formats.locate import (
     node_kind,
     require_path,
     split_location,
+    store_around,
 )
 from rankfold.pipeline.regular import is_regular, require_regular
 
@@ -267,7 +268,7 @@ def opened(like: Any, along: str | None = None) -> Iterator[Any]:
 
 def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
     """A variable of a file or store, open until ``files`` are closed."""
-    store, name = split_location(place)
+    store, name = store_around(*split_location(place))
     require_path(store)
     if not os.path.isdir(store):
         require_regular(store)
@@ -373,7 +374,7 @@ def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
         column = frame[name]
         kind = str(column.dtype)
         return np.asarray(column.fillna(False).to_numpy(bool) if kind == "boolean" else column), kind
-    store, array = split_location(os.fsdecode(x))
+    store, array = store_around(*split_location(os.fsdecode(x)))
     require_path(store)
     part = f"raw/{part}" if array.startswith("raw/") and part == "var" else part
     with refuse_damage(store), _annotated(store) as root:
