@@ -153,6 +153,54 @@ def test_a_list_of_rows_keeps_gaps_and_labels() -> None:
         open_source([one, one[::-1]])
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_objects_that_are_numbers_are_numbers(missing: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    x = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
+    with_text = x.assign(name=[*"xyz"]).set_index("name").T.T  # all columns are of objects
+    assert set(with_text.dtypes) == {np.dtype(object)}
+    source = open_source(with_text)
+    np.testing.assert_array_equal(source[...], x.to_numpy(float))
+    assert names_of(source, 0).labels.tolist() == [*"xyz"]  # type: ignore[union-attr]
+    assert open_source(x[["a"]].astype(object)).dtype == np.int64
+    with_text.iloc[1, :] = missing
+    expected = x.to_numpy(float)
+    expected[1] = np.nan
+    np.testing.assert_array_equal(whole(with_text), expected)
+
+
+@pytest.mark.parametrize("values", [[2**53 + 1, 1.5], ["1", 2], [None, None], [2**70 + 1, 1]])
+def test_objects_that_are_no_numbers_or_lose_digits_are_refused(values: list[Any]) -> None:
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(RankfoldError, match="column 'a' of the DataFrame holds"):
+        open_source(pd.DataFrame({"a": values, "b": [0.5, 1.5]}, dtype=object))
+
+
+def test_frames_hold_complex_numbers() -> None:
+    pd = pytest.importorskip("pandas")
+    x = np.arange(6).reshape(3, 2) * (1 + 2j)
+    x[1, 0] = np.nan
+    np.testing.assert_array_equal(whole(pd.DataFrame(x, columns=["a", "b"])), x)
+    assert open_source(pd.DataFrame({"a": x[:, 1].astype("c8"), "b": [0.5, 1, 2]})).dtype == np.complex128
+
+
+def test_a_masked_array_without_gaps_is_an_array() -> None:
+    x = numbers("f8")
+    for mask in (np.ma.nomask, np.zeros(x.shape, bool)):
+        np.testing.assert_array_equal(whole(np.ma.masked_array(x, mask)), x)
+        assert open_source(np.ma.masked_array(x, mask)[:, :, None], row_axes=0).shape == x.shape
+    with pytest.raises(InputError, match="a masked array has gaps"):
+        open_source(np.ma.masked_equal(x, x[0, 0]))
+
+
+def test_records_are_answered_with_what_keeps_their_names() -> None:
+    pd = pytest.importorskip("pandas")
+    x = np.rec.fromarrays([[1.0, 2.0], [3.0, 4.0]], names="a,b")
+    with pytest.raises(InputError, match=r"records of a, b; pass pandas\.DataFrame\(x\)"):
+        open_source(x)
+    np.testing.assert_array_equal(whole(pd.DataFrame(x)), [[1, 3], [2, 4]])
+
+
 def test_frames_of_derived_classes_are_frames() -> None:
     pd = pytest.importorskip("pandas")
 

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rankfold as rf
+from rankfold.pipeline.data.origin import names_of
 from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
 
 Array = npt.NDArray[Any]
@@ -668,3 +670,58 @@ def test_numbers_that_are_none_are_told_by_name() -> None:
     x.iloc[3, 2] = np.nan
     with pytest.raises(RankfoldError, match=r"row 3, column 2 \(from 0\), which is row 'r3', column 'rent'"):
         rf.pca(x, 2)
+
+
+# Paths that lead into a store --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("path", ["X", "X/", "layers/dense", "raw/X", "obsm/frame", "obsm/scores"])
+def test_a_path_into_a_store_has_the_names_around(tmp_path: Path, version: int, path: str) -> None:
+    anndata, store = pytest.importorskip("anndata"), tmp_path / "in" / "x.zarr"
+    store.parent.mkdir()
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.poisson(2.0, (6, 4)).astype("f4"), [*"pqrstu"], [*"abcd"])
+    cells = anndata.AnnData(scipy.sparse.csr_matrix(x.values), pd.DataFrame(index=x.index), x.T[[]])
+    cells.raw, cells.layers["dense"] = cells.copy(), x.values
+    cells.obsm["frame"], cells.obsm["scores"] = x[["d", "a"]], x.values[:, 1:]
+    with anndata.settings.override(zarr_write_format=version):
+        cells.write_zarr(store)
+    colons, slashes = open_source(f"{store}::{path}"), open_source(f"{store}/{path}")
+    assert slashes.name == colons.name and slashes.fingerprint() == colons.fingerprint()
+    np.testing.assert_array_equal(slashes[...], colons[...])
+    for axis in (0, 1):
+        said, found = names_of(colons, axis), names_of(slashes, axis)
+        assert (said is None) == (found is None) == (axis == 1 and path == "obsm/scores")
+        assert said is None or (said.is_like(found) and found.is_like(said))  # type: ignore[arg-type, union-attr]
+
+
+def test_new_cells_meet_a_result_by_name_whatever_leads_to_them(tmp_path: Path) -> None:
+    xr, zarr = pytest.importorskip("xarray"), pytest.importorskip("zarr")
+    axes, names = ("time", "place"), {"time": np.arange(9), "place": [*"abc"]}
+    x = xr.DataArray(np.random.default_rng(0).normal(size=(9, 3)), names, axes, "v")
+    x.to_dataset().to_zarr(tmp_path / "x.zarr", zarr_format=2)
+    x[:, ::-1].to_dataset().to_zarr(tmp_path / "y.zarr", zarr_format=2)
+    result = rf.pca(tmp_path / "x.zarr" / "v", 2)
+    kept = zarr.open_group(tmp_path / "y.zarr", mode="r")
+    for rows in (f"{tmp_path}/y.zarr::v", tmp_path / "y.zarr" / "v", kept["v"]):
+        np.testing.assert_allclose(rf.transform(result, rows).scores, result.scores, atol=1e-12)
+    alone = zarr.open_array(tmp_path / "y.zarr" / "v", mode="r")
+    np.testing.assert_allclose(rf.transform(result, alone).scores, result.scores, atol=1e-12)
+
+
+def test_scores_of_a_result_have_their_names_by_a_path_with_a_slash(tmp_path: Path) -> None:
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 3)), [*"abcdefghi"])
+    rf.pca(x, 2, out=tmp_path / "r.zarr")
+    assert names_of(open_source(tmp_path / "r.zarr" / "scores"), 0).labels.tolist() == [*"abcdefghi"]  # type: ignore[union-attr]
+
+
+def test_a_sparse_group_in_hand_is_a_matrix(tmp_path: Path) -> None:
+    anndata, zarr = pytest.importorskip("anndata"), pytest.importorskip("zarr")
+    cells = anndata.AnnData(scipy.sparse.csr_matrix(np.eye(3, dtype="f4")), var=pd.DataFrame(index=[*"abc"]))
+    cells.write_zarr(tmp_path / "x.zarr")
+    group = zarr.open_group(tmp_path / "x.zarr", mode="r")
+    np.testing.assert_array_equal(open_source(group["X"])[...], np.eye(3))
+    assert names_of(open_source(group["X"]), 1).labels.tolist() == [*"abc"]  # type: ignore[union-attr]
+    with pytest.raises(RankfoldError, match=r"Name one: .*::X"):
+        open_source(group)

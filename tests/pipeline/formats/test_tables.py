@@ -435,6 +435,17 @@ def test_a_comment_above_a_table_without_names_is_none_of_them(tmp_path: Path, a
     np.testing.assert_array_equal(whole(path), [[1, 2], [3, 4]])
 
 
+def test_text_and_parquet_are_no_one_table(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    pq.write_table(pa.table({"a": [1.0], "b": [2.0]}), tmp_path / "x.parquet")
+    names = [tmp_path / "x.csv", tmp_path / "x.parquet"]
+    for files in (names, names[::-1]):
+        with pytest.raises(
+            InputError, match=r"x\.csv is text and .*x\.parquet is Parquet: .* all of one kind"
+        ):
+            open_source(files)
+
+
 def test_skipped_lines_are_a_number_and_of_text(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     for lines in (-1, True, 1.5):

@@ -341,6 +341,14 @@ def test_marks_of_other_programs_are_no_genotypes(mark: int) -> None:
     assert rf.open(expected, prepare="patterson").shape == (50, 8)
 
 
+def test_weights_in_a_file_of_another_kind_are_refused_without_a_word_of_pickles(tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_text("a,1\nb,2\n")
+    np.save(tmp_path / "w.npy", np.array([1, None], object))
+    for name in ("w.csv", "w.npy"):
+        with pytest.raises(InputError, match=rf"{name} is no \.npy file of numbers; numpy\.save writes one"):
+            rf.open(np.eye(2), prepare=[{"weights": {"values": str(tmp_path / name)}}])
+
+
 def test_columns_are_weighted(tmp_path: Path) -> None:
     x, weights = counts(100, 20), np.linspace(0, 2, 20)
     np.save(tmp_path / "w.npy", weights)

@@ -127,6 +127,7 @@ def test_steps_are_said_in_several_ways() -> None:
         ("arcsinh(0)", "cofactor must be a number above 0"),
         ("log1p; sqrt", "cannot be read"),
         ("log1p(", "cannot be read"),
+        ("weights(w.npy)", "cannot be read; .*text in quotes, as in 'weights(\"w.npy\")'"),
         ("__import__('os').system('true')", "cannot be read"),
         ([1], "prepare holds 1"),
         ([{"log1p": 2}], "takes parameters by name"),

@@ -315,10 +315,10 @@ def _wrapped(number: int, stored: np.dtype[Any]) -> int:
     >>> _wrapped(-6, np.dtype("u2")), _wrapped(250, np.dtype("i1")), _wrapped(7, np.dtype("u1"))
     (65530, -6, 7)
     """
-    limits, bits = np.iinfo(stored), 8 * stored.itemsize
+    limits, count = np.iinfo(stored), int(2 ** (8 * stored.itemsize))
     if limits.min <= number <= limits.max:
         return number
-    return number % 2**bits - (2**bits if stored.kind == "i" else 0)
+    return number % count - (count if stored.kind == "i" else 0)
 
 
 def _parsed(text: str) -> float | None:

@@ -60,6 +60,7 @@ from rankfold.pipeline.formats.arrays import (
     is_kept_sparse,
     matrix_of_cells,
     sparse_source,
+    without_mask,
 )
 from rankfold.pipeline.formats.cell_ranger import files_at
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
@@ -84,6 +85,7 @@ from rankfold.pipeline.formats.locate import (
     node_kind,
     require_path,
     split_location,
+    store_around,
 )
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
@@ -296,7 +298,7 @@ def _matrix(
     if isinstance(x, str | os.PathLike):
         return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
-        return _of_numpy(x, rows)
+        return _of_numpy(without_mask(x), rows)
     module = _library(x)
     if module == "dask" and hasattr(type(x), "blocks"):
         return _of_dask(x, rows)
@@ -412,6 +414,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
     if is_address(store):
         return remote_matrix(store, array, missing=missing, rows=rows)
     require_path(store)
+    store, array = store_around(store, array)
     if compressed_kind(os.path.join(store, array)):
         _refuse_axes(store, rows)
         return csr_source(store, array, missing)
@@ -578,10 +581,17 @@ def _of_zarr(x: object, missing: str | None, rows: Rows) -> Source:
     """A Zarr array that the caller has opened; ``InputError`` for other Zarr objects."""
     import zarr
 
+    root = getattr(getattr(x, "store", None), "root", None)
+    if isinstance(x, zarr.Group) and root is not None:  # in a folder, as by its path
+        return _at(f"{os.path.abspath(root)}::{x.path}" if x.path else os.path.abspath(root), missing, rows)
     if isinstance(x, zarr.Group):
         raise InputError(
             f"{x} is a Zarr group, not an array; pass one of its arrays: {', '.join(x.array_keys())}"
         )
     if not isinstance(x, zarr.Array):
         raise InputError(f"cannot read a {type(x).__qualname__}; pass a zarr.Array or the path of its store")
+    if root is not None:
+        store, array = store_around(os.path.abspath(root), x.path)
+        if array != x.path:  # opened by a path into a store
+            return matrix_at(store, array, missing=missing, rows=rows)
     return matrix_of(x, missing=missing, rows=rows)

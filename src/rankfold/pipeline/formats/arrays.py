@@ -126,6 +126,20 @@ class ArraySource(Readable, InMemory):
         return None
 
 
+def without_mask(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The numbers of an array; of a masked array if it has no gaps, as netCDF4 gives it for any variable.
+
+    ``InputError`` for records, which have columns of their own.
+    """
+    if array.dtype.names and array.ndim == 1:
+        raise InputError(
+            f"the array holds records of {', '.join(array.dtype.names[:8])}; pass pandas.DataFrame(x), which "
+            "keeps their names, or numpy.lib.recfunctions.structured_to_unstructured(x)"
+        )
+    is_whole = isinstance(array, np.ma.MaskedArray) and not np.ma.is_masked(array)
+    return np.asarray(array.data) if is_whole else array
+
+
 def array_source(array: npt.NDArray[Any]) -> ArraySource:
     """Check a NumPy array of two axes and make a ``Source`` of it."""
     if isinstance(array, np.ma.MaskedArray):

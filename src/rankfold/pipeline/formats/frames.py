@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, SUPPORTED_DTYPES, require_digits
+from rankfold.pipeline.data.dtypes import LARGEST_ITEM, LARGEST_WHOLE, SUPPORTED_DTYPES, require_digits
 from rankfold.pipeline.data.named_objects import is_counted, labels_of_index
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.pandas_index import attributes_of_index
@@ -28,6 +28,14 @@ from rankfold.pipeline.formats.vectors import holds_lists
 LOG = logging.getLogger("rankfold")
 
 LIBRARIES = ("pandas", "polars", "dask")
+
+TYPES_OF_OBJECTS = {
+    "integer": "Int64",
+    "floating": "float64",
+    "mixed-integer-float": "float64",
+    "boolean": "boolean",
+}
+"""Types of pandas for columns of Python objects, by what pandas infers of their values."""
 
 
 def is_frame(x: object) -> bool:
@@ -47,12 +55,12 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
     """Values of a pandas frame, (rows, columns), in a type that holds all columns; missing ones are NaN."""
     common = _common_type(frame)
     if not frame.isna().to_numpy().any():
-        if common.kind == "f":
+        if common.kind in "fc":
             _require_digits(frame)
         values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
         return values
     _require_digits(frame)
-    values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
+    values = frame.to_numpy(dtype=common if common.kind in "fc" else np.dtype(np.float64), na_value=np.nan)
     return values
 
 
@@ -62,9 +70,9 @@ def dask_array_of_frame(frame: Any) -> Any:
     Computes all partitions once, to count their rows.
     """
     common = _common_type(frame)
-    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
+    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind not in "fc":
         common = np.dtype(np.float64)  # has NaN for missing values of nullable columns
-    if common.kind == "f" and any(_is_wide(dtype) for dtype in frame.dtypes):
+    if common.kind in "fc" and any(_is_wide(dtype) for dtype in frame.dtypes):
         frame = frame.map_partitions(_require_digits, meta=frame._meta)
     return frame.astype(common).to_dask_array(lengths=True)
 
@@ -104,6 +112,9 @@ def plain_columns(frame: Any) -> Any:
         if kind is None and dtype != np.object_:
             continue
         column = frame.iloc[:, place]
+        if kind is None and (numbers := _as_numbers(frame.columns[place], column)) is not None:
+            plain.isetitem(place, numbers)
+            continue
         if str(dtype).startswith("decimal") or _are_decimals(column):
             kind, values = "float64", column.dropna()
             _require_decimals(frame.columns[place], values)
@@ -122,6 +133,24 @@ def _type_of_numbers(dtype: Any) -> str | None:
         return None
     nullable = {"b": "boolean", "i": f"Int{8 * kind.itemsize}", "u": f"UInt{8 * kind.itemsize}"}
     return nullable.get(kind.kind, kind.name)
+
+
+def _as_numbers(name: Any, column: Any) -> Any:
+    """A pandas column of objects that are all numbers, or all truth values, or missing, in a type for these.
+
+    So are the columns of a frame with text that was transposed. None for other columns, and for whole numbers
+    of more than 64 bits.
+    """
+    objects = sys.modules["pandas"].api.types.infer_dtype(column, skipna=True)  # the column is of pandas
+    if objects not in TYPES_OF_OBJECTS:
+        return None
+    if objects == "mixed-integer-float":
+        whole = [each for each in column.dropna() if isinstance(each, int | np.integer)]
+        require_digits(f"column {name!r} of the DataFrame", np.array(whole, object))
+    try:
+        return column.where(column.notna(), np.nan).astype(TYPES_OF_OBJECTS[objects])
+    except (OverflowError, TypeError):
+        return None
 
 
 def _are_decimals(column: Any) -> bool:
@@ -188,7 +217,7 @@ def _texts_of(frame: Any) -> dict[Any, Any]:
     return wrong | {
         name: dtype
         for name, dtype, kind in plain
-        if getattr(kind, "kind", "O") not in "iufb" or kind.itemsize > 8
+        if getattr(kind, "kind", "O") not in LARGEST_ITEM or kind.itemsize > LARGEST_ITEM[kind.kind]
     }
 
 

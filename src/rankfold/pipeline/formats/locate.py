@@ -156,6 +156,29 @@ def node_kind(folder: str) -> str | None:
     return "group" if is_regular(os.path.join(folder, ".zgroup")) else None
 
 
+def store_around(store: str, array: str) -> tuple[str, str]:
+    """Path of the Zarr store that holds the names of an array, and path of the array in it.
+
+    ``store`` and ``array`` are those of ``split_location``. A path may lead into a store, as ``a.zarr/X``
+    does: names of rows and columns lie around it, in ``obs`` and ``var`` of AnnData, or in the same group.
+    Both paths are returned unchanged if there is nothing around.
+    """
+    if not os.path.isdir(store):
+        return store, array
+    path, inner, nearest = os.path.normpath(store), array, None
+    while True:
+        if all(node_kind(os.path.join(path, each)) is not None for each in ("obs", "var")):
+            return (store, array) if inner == array else (path, inner)
+        above, name = os.path.split(path)
+        if name in ("", ".", "..") or node_kind(above or ".") != "group":
+            break
+        path, inner = above or ".", f"{name}/{inner}".strip("/")
+        nearest = nearest or (path, inner)
+    if array or nearest is None or node_kind(store) != "array":
+        return store, array
+    return nearest
+
+
 def zarr_refusal(name: str, error: Exception) -> InputError:
     """The error for an array whose metadata Zarr does not understand."""
     if "bfloat16" in str(error):

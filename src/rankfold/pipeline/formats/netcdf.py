@@ -377,7 +377,7 @@ def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
 
 def _shapes_in_groups(path: str) -> dict[str, tuple[int, ...]]:
     """Shape of every variable of all groups of a file, by its path there."""
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for group in netcdf_groups(path):
         with _open(path, group) as dataset:
             shapes |= _shapes(dataset, group)
@@ -500,7 +500,7 @@ def _unseen_marks(name: str, dtype: np.dtype[Any], encoding: Mapping[str, Any]) 
     stored = np.dtype(encoding.get("dtype") or dtype)
     if stored.kind not in "iuf":
         return ()
-    unseen = {}
+    unseen: dict[float | int, str] = {}
     for each in ("_FillValue", "missing_value"):
         for number in np.atleast_1d(encoding.get(each, np.nan)).tolist():
             meaning = meaning_of(name, stored, {each: number})

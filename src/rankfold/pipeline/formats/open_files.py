@@ -41,6 +41,7 @@ from rankfold.pipeline.formats.locate import (
     node_kind,
     require_path,
     split_location,
+    store_around,
 )
 from rankfold.pipeline.regular import is_regular, require_regular
 
@@ -219,14 +220,11 @@ def _groups_below(group: Any, path: str = "") -> Iterator[str]:
 
 def _netcdf_store(path: str, group: str) -> Any:
     """Store of xarray for a group of a netCDF file; all stores of one version of a file share a handle."""
-    import netCDF4
-    from xarray.backends import CachingFileManager, NetCDF4DataStore
-    from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK as LOCK
-
-    place = os.path.abspath(path)
+    netcdf4, xarray = (importlib.import_module(each) for each in ("netCDF4", "xarray.backends.netCDF4_"))
+    place, lock = os.path.abspath(path), xarray.NETCDF4_PYTHON_LOCK
     handle = f"rankfold {os.getpid()} {file_version(place)}"
-    manager = CachingFileManager(netCDF4.Dataset, place, mode="r", lock=LOCK, manager_id=handle)
-    return NetCDF4DataStore(manager, group=group or None, mode="r", lock=LOCK)
+    manager = xarray.CachingFileManager(netcdf4.Dataset, place, mode="r", lock=lock, manager_id=handle)
+    return xarray.NetCDF4DataStore(manager, group=group or None, mode="r", lock=lock)
 
 
 def require_regular_parts(path: str, dataset: Any) -> None:
@@ -270,7 +268,7 @@ def opened(like: Any, along: str | None = None) -> Iterator[Any]:
 
 def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
     """A variable of a file or store, open until ``files`` are closed."""
-    store, name = split_location(place)
+    store, name = store_around(*split_location(place))
     require_path(store)
     if not os.path.isdir(store):
         require_regular(store)
@@ -376,7 +374,7 @@ def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
         column = frame[name]
         kind = str(column.dtype)
         return np.asarray(column.fillna(False).to_numpy(bool) if kind == "boolean" else column), kind
-    store, array = split_location(os.fsdecode(x))
+    store, array = store_around(*split_location(os.fsdecode(x)))
     require_path(store)
     part = f"raw/{part}" if array.startswith("raw/") and part == "var" else part
     with refuse_damage(store), _annotated(store) as root:

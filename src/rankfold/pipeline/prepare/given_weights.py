@@ -52,8 +52,12 @@ def _read(step: Any) -> Array:
         values = np.load(step.values)
     except UnfitFileError:
         raise
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
         raise InputError(f"{step.name}: {step.values} cannot be read as a .npy file: {error}") from error
+    except (ValueError, EOFError) as error:  # NumPy takes any other file for pickled objects
+        raise InputError(
+            f"{step.name}: {step.values} is no .npy file of numbers; numpy.save writes one, or pass an array"
+        ) from error
     if not isinstance(values, np.ndarray):
         raise InputError(f"{step.name}: {step.values} holds several arrays: give a .npy file of one")
     return values

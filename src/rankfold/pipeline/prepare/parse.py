@@ -83,7 +83,7 @@ def parse_steps(prepare: Prepare) -> Steps:
     return tuple(steps)
 
 
-ADVICE = "say steps as 'normalize_total(1e4), log1p'"
+ADVICE = "say steps as 'normalize_total(1e4), log1p', and text in quotes, as in 'weights(\"w.npy\")'"
 
 
 def _parse_text(text: str) -> list[Any]:

@@ -76,7 +76,13 @@ def table_paths(location: str) -> tuple[str, ...]:
 def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> NumericTable | SeveralTables:
     """Reader of the files of a table as one, with the columns that ``options`` choose."""
     options.require_known()
-    if not is_text_table(paths[0]):
+    of_text = [is_text_table(path) for path in paths]
+    if any(of_text) and not all(of_text):
+        raise InputError(
+            f"{paths[of_text.index(True)]} is text and {paths[of_text.index(False)]} is Parquet: the files "
+            "of a table are all of one kind. Write them as one, as pandas.read_csv(FILE).to_parquet(FILE)"
+        )
+    if not of_text[0]:
         return parquet_reader(location, paths, options)
     if len(paths) == 1:
         return delimited_reader(paths[0], options)
