@@ -1,4 +1,4 @@
-"""A result with one thing changed in it: an array, or an attribute, in eight ways each."""
+"""A result with one thing changed in it: an array, in ten ways, or an attribute, in eight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACT_WAYS: dict[str, object] = {
     "list": [],
     "facts": {},
 }
-ARRAY_WAYS = ("nan", "infinite", "negative", "huge", "short", "typed", "gone", "reversed")
+ARRAY_WAYS = ("nan", "infinite", "negative", "huge", "short", "typed", "gone", "reversed", "largest", "zeros")
 
 NUMBERS = {"nan": np.nan, "infinite": np.inf, "negative": -5, "huge": 1e300}
 WHOLE_NUMBERS = {"nan": -(2**31), "infinite": 2**31 - 1, "negative": -5, "huge": 10**8}
@@ -89,6 +89,8 @@ def forge_array(folder: Path, way: str) -> None:
         write_again(folder, values[:-1])
     elif way == "typed":
         write_again(folder, values.astype(np.float64 if whole else np.int64))
+    elif way in ("largest", "zeros"):  # each number is one that the law allows
+        write_again(folder, np.full_like(values, values.max() if way == "largest" and values.size else 0))
     elif way == "reversed":
         write_again(folder, values[..., ::-1])
     elif values.size:

@@ -315,7 +315,7 @@ def try_one(folder: Path, forgery: Forgery, reader: Reader) -> str:
         shutil.copytree(record, folder / "forged.zarr.run", dirs_exist_ok=True)
     forgery.apply(forged)
     came = outcome(reader, forged, fresh(folder / "out"))
-    if forgery.way == "reversed" and came.startswith("asked: "):
+    if forgery.way in ("reversed", "largest", "zeros") and came.startswith("asked: "):
         return ""  # the result of another matrix would be the same: who gave it is asked
     return "" if came in ("fine", "refused") else f"{folder.name}: {forgery}; {reader.name}: {came}"
 

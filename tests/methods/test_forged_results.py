@@ -95,6 +95,8 @@ def test_results_as_they_are_obey_their_laws(name: str, tmp_path: Path) -> None:
         (Law(below=("row",)), np.array([[0, 9], [10, 0]]), "1, 0"),
         (Law(reaches=("row",)), np.array([0, 10, 11]), "2"),
         (Law(rising=True), np.array([[0, 1], [3, 2]]), "1, 1"),
+        (Law(least=0, reaches=("row",), rising=True, spans=True), np.array([0, 4, 9]), "2"),
+        (Law(least=0, reaches=("row",), rising=True, spans=True), np.array([10, 10, 10]), "0"),
         (Law(falling=True), np.array([5.0, 4.0, 4.5]), "2"),
     ],
 )

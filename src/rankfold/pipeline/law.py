@@ -112,6 +112,12 @@ class Law:
     rising: bool = False
     """True if values must not decrease along the last axis."""
 
+    spans: bool = False
+    """True for a vector, read whole, that begins with the least allowed value and ends with the most.
+
+    Such are the edges at which consecutive parts of all rows begin.
+    """
+
     falling: bool = False
     may_be_nan: bool = False
     """True if NaN is allowed, as the mark of a missing value."""
@@ -140,6 +146,10 @@ class Law:
                 return line * values.shape[-1] + at + 1, f"at {'least' if self.rising else 'most'} " + (
                     f"the number before it, {values.reshape(-1)[line * values.shape[-1] + at]}"
                 )
+        if self.spans and values.size:
+            for place, end in ((0, least), (values.size - 1, most)):
+                if values[place] != end:
+                    return place, str(int(end))
         return None
 
     def _first_outside(self, values: Array, least: float, most: float) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -500,6 +501,72 @@ def test_the_file_that_is_read_takes_the_result(tmp_path: Path, in_place: bool) 
     result = rf.pca(source, 3)
     result.to_anndata(tmp_path / "cells.h5ad", in_place=in_place)
     np.testing.assert_array_equal(rf.pca(source, 3).scores[:], result.scores[:])
+
+
+def _work_of(file: Path) -> Path:
+    """What an export works on until it is complete."""
+    return file / ".rankfold-export" if file.is_dir() else file.with_name(f".{file.name}.rankfold-export")
+
+
+@pytest.mark.parametrize("what", ["a file", "a link", "a folder"])
+def test_what_has_the_name_of_unfinished_elements_stays(file: Path, what: str, tmp_path: Path) -> None:
+    work, mine = _work_of(file), tmp_path / "mine.txt"
+    mine.write_text("precious")
+    if what == "a file":
+        work.write_text("precious")
+    elif what == "a link":
+        work.symlink_to(mine)
+    else:
+        work.mkdir()
+        (work / "zarr.json").write_text("precious")
+    result = rf.pca(_read(file).X, 2)
+    with pytest.raises(OutputError, match=r"was not made by rankfold. Move it away"):
+        result.to_anndata(file)
+    assert (
+        mine.read_text() == "precious" and os.path.lexists(work) and work.is_symlink() == (what == "a link")
+    )
+    shown = work / "zarr.json" if what == "a folder" else work
+    assert shown.read_text() == "precious" and "X_pca" not in _read(file).obsm
+
+
+def test_two_processes_do_not_add_to_one_store_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cells.zarr"
+    _write(cells(), file)
+    result = rf.pca(_read(file).X, 2)
+    real, refused = cell_files.flush_tree, []
+
+    def meanwhile(folder: Path) -> None:
+        with pytest.raises(OutputError, match="another process adds to"):
+            result.to_anndata(file, key_added="other")
+        refused.append(folder)
+        real(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cell_files, "flush_tree", meanwhile)
+        result.to_anndata(file)
+    assert refused and "X_pca" in _read(file).obsm
+    result.to_anndata(file, key_added="other")
+
+
+def test_a_file_that_is_replaced_while_it_is_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, newer = tmp_path / "cells.h5ad", tmp_path / "newer.h5ad"
+    for path in (file, newer):
+        _write(cells(), path)
+    result, content = rf.pca(_read(file).X, 2), newer.read_bytes()
+    real = cell_files._require_room
+
+    def meanwhile(path: Path) -> None:
+        real(path)
+        newer.rename(file)
+
+    monkeypatch.setattr(cell_files, "_require_room", meanwhile)
+    with pytest.raises(OutputError, match="was replaced while it was read"):
+        result.to_anndata(file)
+    assert file.read_bytes() == content and not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("key", ["", "a/b", ".", "..", "../x", ".hidden", "rankfold", " a", "a" * 300])

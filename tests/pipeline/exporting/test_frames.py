@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import rankfold as rf
 from rankfold.pipeline.data.pandas_index import index_of_labels
 from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.exporting import frames
 from rankfold.workflows.cli import app
 
 pandas = pytest.importorskip("pandas", reason="pip install pandas")
@@ -144,6 +145,18 @@ def test_wrong_names_and_lengths_are_told() -> None:
 
 
 # Tables in files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(4, 7), (5, 5), (9, 3), (40, 1)])
+def test_a_wide_table_is_written_by_fewer_rows(
+    columns: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "TABLE_ROWS", 7)
+    monkeypatch.setattr(frames, "TABLE_NUMBERS", 28)
+    arrow, array = pytest.importorskip("pyarrow"), np.random.default_rng(0).random((20, columns))
+    parts = list(frames._tables(arrow, array, None, [f"PC{at}" for at in range(columns)]))
+    assert {len(part) for part in parts[:-1]} <= {rows} and len(parts) == -(-20 // rows)
+    np.testing.assert_array_equal(arrow.concat_tables(parts).to_pandas().to_numpy(), array)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])

@@ -91,7 +91,7 @@ LAWS = {
     "mean_squares": Law(("landmark",), REAL, 0),
     "rows": Law(("place", "column"), STORED),
     "ids": Law(("place", "one"), WHOLE, 0, below=("place",)),
-    "edges": Law(("edge",), WHOLE, 0, reaches=("place",), rising=True),
+    "edges": Law(("edge",), WHOLE, 0, reaches=("place",), rising=True, spans=True),
     "radii": Law(("cluster",), REAL, 0),
     "offset": Law(("component",), REAL),
     "shift": Law(("column",), REAL),

@@ -27,12 +27,20 @@ from rankfold.pipeline.formats.frame_columns import index_of, is_records
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.open_files import library, open_hdf5, refuse_damage
+from rankfold.pipeline.outputs import head_of
 from rankfold.pipeline.regular import open_descriptor, read_json
-from rankfold.pipeline.removal import remove
+from rankfold.pipeline.removal import remove, remove_empty
+from rankfold.pipeline.storage.temporary import lock_folder
 from rankfold.pipeline.units import format_bytes
 
 WORK = ".rankfold-export"
 """Suffix of an unfinished file, or name of the folder of unfinished elements in a store."""
+
+WORK_MARK: dict[str, Any] = {"rankfold": "unfinished elements"}
+"""Attributes by which the group of unfinished elements is recognized, if a process was killed."""
+
+HDF5_MARK = b"\x89HDF"
+"""First bytes of each HDF5 file."""
 
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
@@ -202,7 +210,7 @@ def _reading(path: Path) -> Iterator[Any]:
 def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> Added:
     if in_place:
         close(path)
-    with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
+    with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH) as held:
         unlocked = {"locking": False} if in_place else {}  # else HDF5 would be blocked by our own lock
         with _opened(path, "r", **unlocked) as file, refuse_damage(str(path)):
             found = elements(_cells_in(file, str(path)))
@@ -217,17 +225,32 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
             return Added(tuple(found))
         copy = path.with_name(f".{path.name}{WORK}")
         _require_room(path)
-        with _locked(copy, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
+        _require_own_copy(copy)
+        with _locked(copy, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, fcntl.LOCK_EX):
             try:
+                if not os.path.samestat(os.fstat(held), os.stat(path)):
+                    raise OutputError(f"{path} was replaced while it was read. Give the command again")
                 shutil.copyfile(path, copy)
                 shutil.copymode(path, copy)
                 with _opened(copy, "r+", locking=False) as file:
                     _write_elements(file, found)
                 flush(copy)
-                rename_durably(copy, path)
-            finally:
+            except BaseException:
                 remove(copy)
+                raise
+            rename_durably(copy, path)  # from then on, that name may be the copy of another process
     return Added(tuple(found))
+
+
+def _require_own_copy(copy: Path) -> None:
+    """Raise ``OutputError`` unless there is no file of this name, or a copy that a killed process left."""
+    if os.path.lexists(copy):
+        if copy.is_file() and not copy.is_symlink() and head_of(copy)[:4] in (b"", HDF5_MARK):
+            return
+        raise OutputError(
+            f"{copy} is where a copy has to be while elements are added, and was not made by rankfold. Move "
+            "it away"
+        )
 
 
 @contextlib.contextmanager
@@ -241,10 +264,11 @@ def _opened(path: Path, mode: str, **flags: bool) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
+def _locked(path: Path, flags: int, lock: int) -> Iterator[int]:
     """Hold a lock on a file within the block: a shared one excludes writers, an exclusive one everybody.
 
-    HDF5 locks each file that it opens, so this also excludes files that are open elsewhere.
+    Yields the descriptor of the file. HDF5 locks each file that it opens, so this also excludes files that
+    are open elsewhere.
     """
     try:
         descriptor = open_descriptor(path, flags)
@@ -252,7 +276,7 @@ def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-        yield
+        yield descriptor
     except BlockingIOError as error:
         raise OutputError(
             f"{path} is open elsewhere. Close it there, as with adata.file.close(), and run again"
@@ -290,23 +314,59 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
             return Added(tuple(found), already_there=True)
         require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
         _require_ours(root, found, path)
-    work = path / WORK
-    remove(work)
-    try:
-        _write_elements(
-            zarr.open_group(RegularStore(work), mode="w", zarr_format=root.metadata.zarr_format), found
+    with _work_folder(path) as work:
+        group = zarr.open_group(
+            RegularStore(work), mode="w", zarr_format=root.metadata.zarr_format, attributes=WORK_MARK
         )
+        _write_elements(group, found)
         flush_tree(work)
         for element in found:
             _ensure_group(root, element)
             _replace(work / element, path / element, work)
             _list_column(root, element)
-    finally:
-        remove(work)
     if is_consolidated:
         zarr.consolidate_metadata(RegularStore(path), zarr_format=root.metadata.zarr_format)
         flush(path)
     return Added(tuple(found))
+
+
+@contextlib.contextmanager
+def _work_folder(store: Path) -> Iterator[Path]:
+    """Path in a store for unfinished elements, of this process alone; removed at the end of the block.
+
+    One that a killed process left is removed first; one that rankfold did not make is refused.
+    """
+    work, lock = store / WORK, None
+    try:
+        lock = lock_folder(store)
+    except BlockingIOError as error:
+        raise OutputError(f"another process adds to {store}. Wait for it") from error
+    except OSError:  # a file system without locks on folders
+        pass
+    try:
+        if os.path.lexists(work) and not (remove_empty(work) or _is_work(work)):
+            raise OutputError(
+                f"{work} is where elements have to be while they are written, and was not made by rankfold. "
+                "Move it away"
+            )
+        remove(work)
+        try:
+            yield work
+        finally:
+            remove(work)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _is_work(work: Path) -> bool:
+    """True for a group of unfinished elements, which a killed process left."""
+    from rankfold.pipeline.chunks.regular_store import zarr_group
+
+    try:
+        return not work.is_symlink() and dict(zarr_group(work, consolidated=False).attrs) == WORK_MARK
+    except (InputError, OSError, KeyError, ValueError, TypeError, AttributeError):
+        return False
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:

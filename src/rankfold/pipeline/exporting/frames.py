@@ -35,7 +35,10 @@ TABLES = (*SEPARATORS, ".parquet")
 """Suffixes of table files."""
 
 TABLE_ROWS = 2**16
-"""Rows of a table that are written at a time."""
+"""Most rows of a table that are written at a time."""
+
+TABLE_NUMBERS = 2**25
+"""Most numbers of a table that are written at a time, at least one row: above 512 columns they bound rows."""
 
 UNNAMED = ("row", "column")
 """Names of axes that are not used as the name of the index of a frame."""
@@ -145,7 +148,7 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
 
     Notes
     -----
-    Reads 65 536 lines at a time.
+    Reads at most 65 536 lines, and 2^25 numbers, at a time.
     """
     table = Table.of(result, path, name)
     titles = table.schema.names
@@ -157,7 +160,7 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An array of a result as a table, read in parts of ``TABLE_ROWS`` rows."""
+    """An array of a result as a table, read in parts of at most ``TABLE_ROWS`` rows."""
 
     schema: Any
     """Names and types of its columns, as a pyarrow schema."""
@@ -187,9 +190,10 @@ class Table:
 
 
 def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:
-    """Yield pyarrow tables of ``TABLE_ROWS`` rows each, the last one shorter; at least one table."""
-    for start in range(0, max(1, len(array)), TABLE_ROWS):
-        part = np.asarray(array[start : start + TABLE_ROWS])
+    """Yield pyarrow tables of equally many rows, the last one shorter; at least one table."""
+    rows = min(TABLE_ROWS, max(1, TABLE_NUMBERS // max(1, len(titles))))
+    for start in range(0, max(1, len(array)), rows):
+        part = np.asarray(array[start : start + rows])
         part = part.reshape(len(part), len(titles))
         columns = {} if names is None else _names_of_lines(names, start, start + len(part), titles)
         columns |= {title: np.ascontiguousarray(part[:, at]) for at, title in enumerate(titles)}

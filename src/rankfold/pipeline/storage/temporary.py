@@ -36,7 +36,7 @@ class TemporaryFolder:
         weakref.finalize(self, _end, locks, fresh, self.path)
         fresh.mkdir(mode=0o700)
         with contextlib.suppress(OSError):  # without locks on folders, nobody removes orphans
-            locks.append(_lock_folder(fresh))
+            locks.append(lock_folder(fresh))
         # It gets its name once it is locked: if it is found unlocked, its program is gone.
         rename(fresh, self.path)
 
@@ -46,7 +46,7 @@ def _of_this_machine() -> str:
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
-def _lock_folder(folder: str | Path) -> int:
+def lock_folder(folder: str | Path) -> int:
     """Open and lock a folder, and return its descriptor; ``OSError`` if another process holds the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -81,6 +81,6 @@ def _remove_orphans(parent: Path) -> None:
         for entry in os.scandir(parent):
             if ours.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
-                    lock = _lock_folder(entry.path)
+                    lock = lock_folder(entry.path)
                     _remove(entry.path)
                     os.close(lock)
