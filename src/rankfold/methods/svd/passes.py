@@ -5,14 +5,14 @@ The fused pass: ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each pa
 A first pass may make a sketch of the rows as well, while they are in cache. A panel is the rows in memory at
 a time, a grain the rows of one matrix product.
 
-``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned.py``.
+``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``parts/conditioned.py``.
 
 The fused pass over a sparse matrix, at the cost of its stored numbers.
 
 ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as over dense panels. Both are sums over stored
 numbers that lie together: of rows of Q for the first, of rows of Y of the panel for the second. A slab is a
 few columns of Q or Y, 256 bytes of each row. With lines of A (its rows, or columns if the sweep runs along
-them) as ``sparse_panels.py`` defines them,
+them) as ``parts/sparse_panels.py`` defines them,
 
     y_i = f_i (s_i Q - c_i t'Q),      Z = sum_i f_i s_i y_i' - t (sum_i f_i c_i y_i)',
 
