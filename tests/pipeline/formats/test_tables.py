@@ -371,6 +371,17 @@ def test_spaces_that_do_not_break_group_digits_on_request_alone(
 
 
 @pytest.mark.parametrize("others", [1, 1200])
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_the_minus_of_typesetting_is_a_minus(tmp_path: Path, others: int, separator: str) -> None:
+    rest = f"{separator}2" * others + "\n"
+    path = tmp_path / "x.csv"
+    path.write_text(f"\u22121.5{rest}\u22122e\u22123{rest}3{rest}")
+    np.testing.assert_array_equal(whole(path)[:, 0], [-1.5, -2e-3, 3])
+    path.write_text(f"\u22127{rest}5{rest}")
+    np.testing.assert_array_equal(whole(path)[:, 0], [-7, 5])
+
+
+@pytest.mark.parametrize("others", [1, 1200])
 def test_tables_of_any_width_may_have_commas_before_fractions(tmp_path: Path, others: int) -> None:
     (tmp_path / "x.csv").write_text("1,5" + ";2,25" * others + "\n" + "3,5" + ";0,125" * others + "\n")
     np.testing.assert_array_equal(

@@ -49,6 +49,9 @@ FALSE = ("False", "FALSE", "false")
 ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
 """Separators of groups of digits that stand for others too: no-break and thin spaces, and apostrophes."""
 
+MINUS = "\u2212"
+"""The minus of typesetting, which spreadsheets of some languages and copied tables have for a hyphen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Style:
@@ -62,12 +65,12 @@ class Style:
         """Regular expression of cells that are numbers, for Python and for Arrow."""
         point = re.escape(self.decimal)
         digits = rf"(?:{self._whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
-        return rf"^[+-]?(?:{digits}(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?))$"
+        return rf"^[+{MINUS}-]?(?:{digits}(?:[eE][+{MINUS}-]?[0-9]+)?|(?i:inf(?:inity)?))$"
 
     @property
     def whole_number(self) -> str:
         """Regular expression of cells that are whole numbers."""
-        return rf"^[+-]?{self._whole}$"
+        return rf"^[+{MINUS}-]?{self._whole}$"
 
     @property
     def _whole(self) -> str:
@@ -84,7 +87,7 @@ class Style:
     def plain(self, cell: str) -> str:
         """Rewrite a cell that is a number with a decimal point and without groups of digits."""
         cell = re.sub(self.separators, "", cell) if self.thousands else cell
-        return cell.replace(self.decimal, ".")
+        return cell.replace(self.decimal, ".").replace(MINUS, "-")
 
 
 def is_number(cell: str, style: Style) -> bool:
@@ -127,6 +130,7 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
         cells = compute.replace_substring_regex(cells, style.separators, "")
     if style.decimal != ".":
         cells = compute.replace_substring(cells, style.decimal, ".")
+    cells = compute.replace_substring(cells, MINUS, "-")
     cells = compute.utf8_ltrim(cells, characters="+")
     if not arrow.types.is_floating(kind):
         outside = _outside(cells, kind)
