@@ -420,6 +420,18 @@ def test_a_file_may_have_the_longest_name(door: str, suffix: str, letter: str, h
     assert run.exit_code == 0 and (here / f"{name}{suffix}").is_file(), run.output
 
 
+@pytest.mark.parametrize("length", [253, 256])
+@pytest.mark.parametrize("command", ["pca x.npy --rank 2 --out", "report r.zarr --out", "info", "status"])
+def test_a_name_may_be_too_long(command: str, length: int, here: Path) -> None:
+    before = contents(here)
+    run = rankfold(*command.split(), "n" * length)
+    if command.startswith("report") and length <= 255:
+        assert run.exit_code == 0, run.output
+        return
+    assert run.exit_code == 2 and run.stderr.count("\n") == 1, run.output
+    assert "OSError" not in run.stderr and contents(here) == before
+
+
 @pytest.mark.parametrize("door", ["export --into .nc", "export --into .csv", "export --into .parquet"])
 def test_a_name_that_is_not_utf_8_is_refused_by_files_that_cannot_have_it(door: str, here: Path) -> None:
     before = contents(here)

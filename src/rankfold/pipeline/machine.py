@@ -101,7 +101,7 @@ def core_type() -> str:
 
 def nearest_folder(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return folder
 

@@ -157,6 +157,12 @@ FILE_ERRORS: dict[type[BaseException], str] = {
 }
 """Explanation of system errors that name a file, by type of error."""
 
+NAME_ERRORS = {
+    errno.ENAMETOOLONG: "a name is longer than the file system allows, mostly 255 bytes",
+    errno.ELOOP: "links lead to each other in a circle",
+}
+"""Explanation of system errors that have no type of their own, by number."""
+
 
 def _is_stale(error: BaseException | None) -> bool:
     """True if an error, or one of its causes, says that a file server no longer knows an open file."""
@@ -191,7 +197,7 @@ def _in_words(error: BaseException, hint: str) -> str:
 def _of_file(error: BaseException) -> str:
     """Explanation of an error that concerns a file; empty if the error names no file."""
     name = getattr(error, "filename", None)
-    what = FILE_ERRORS.get(type(error))
+    what = FILE_ERRORS.get(type(error)) or NAME_ERRORS.get(getattr(error, "errno", None) or 0)
     return f"{os.fsdecode(name)}: {what}" if isinstance(name, str | bytes) and what else ""
 
 
