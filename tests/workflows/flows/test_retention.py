@@ -64,7 +64,7 @@ def test_the_last_results_stay_and_older_ones_go(flow: Path) -> None:
         made(flow, rank)
     assert ranks(flow) == [3, 4, 5]
     names = sorted(path.name for path in folder_of(flow).iterdir())
-    assert [name[:5] for name in names[:2]] == ["0002-", "0003-"] and names[2:] == ["retention.json"]
+    assert [name[:5] for name in names[:2]] == ["0002-", "0003-"] and names[2:] == ["earlier.json"]
     fresh = rf.pca(flow.parent / "x.zarr", 3)
     oldest = EarlierResults(flow.parent / "results" / "components.zarr").all()[0]
     assert same_bytes(rf.open_result(oldest.path)) == same_bytes(fresh)
@@ -190,7 +190,7 @@ def test_one_that_was_exchanged_for_something_else_is_left_alone(flow: Path) -> 
 def test_a_lost_list_costs_no_result(flow: Path) -> None:
     for rank in (2, 3):
         made(flow, rank)
-    (folder_of(flow) / "retention.json").write_text("{")
+    (folder_of(flow) / "earlier.json").write_text("{")
     for rank in (4, 5, 6):
         made(flow, rank)
     assert ranks(flow) == [4, 5, 6] and len(list(folder_of(flow).glob("0*"))) == 3
@@ -204,14 +204,14 @@ def test_a_list_of_somebody_else_is_never_replaced(flow: Path, text: str, keep: 
     for place in folder_of(flow).glob("*"):
         place.unlink()
     folder_of(flow).mkdir(exist_ok=True)
-    theirs = folder_of(flow) / "retention.json"
+    theirs = folder_of(flow) / "earlier.json"
     theirs.write_text(text)
     run = rankfold("run", changed(flow, ("rank: 2", "rank: 3")))
     assert theirs.read_text() == text
     if keep == "1":
         assert run.exit_code == 0 and ranks(flow) == [3]
     else:
-        assert run.exit_code == 2 and "retention.json was not made by rankfold" in run.stderr
+        assert run.exit_code == 2 and "earlier.json was not made by rankfold" in run.stderr
         assert ranks(flow) == [2]
 
 
@@ -302,7 +302,7 @@ def test_killed_before_any_step_the_old_state_or_the_new_is_there(
         assert rankfold("run", broken).exit_code == 0, last
         assert ranks(broken) == [4, 5] and state(broken) == new, last
         left = {path.name for path in folder_of(broken).iterdir() if not path.name.startswith("0")}
-        assert left == {"retention.json"}, last
+        assert left == {"earlier.json"}, last
         shutil.rmtree(here)
 
 
