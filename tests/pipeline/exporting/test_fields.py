@@ -15,6 +15,7 @@ import zarr
 import rankfold as rf
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.exporting import fields
 from rankfold.pipeline.exporting.fields import dataset_of
 from rankfold.pipeline.law import result_law
 
@@ -231,6 +232,30 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         result.to_netcdf(tmp_path / "no folder" / "eof.nc")
     assert {path.name for path in tmp_path.iterdir()} == {"sst.nc", "eof.nc"}
+
+
+@pytest.mark.parametrize("of", ["pca", "reconstruct"])
+def test_large_arrays_are_written_by_blocks_of_rows(
+    of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result: Any = rf.pca(rf.open(field(), row_axes="time", drop_missing_columns=True), 3)
+    if of == "reconstruct":
+        rf.reconstruct(result, out=tmp_path / "again.zarr")
+        result = rf.open_result(tmp_path / "again.zarr")
+    whole = result.to_netcdf(tmp_path / "whole.nc")
+    most = []
+
+    def arranged(values: Any, kinds: Any, *more: Any, real: Any = fields._arranged) -> Any:
+        most.append(len(values) if kinds[0] == "row" else 0)
+        return real(values, kinds, *more)
+
+    monkeypatch.setattr(fields, "_arranged", arranged)
+    monkeypatch.setattr(fields, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(fields, "BLOCK_BYTES", 800)
+    blocks = result.to_netcdf(tmp_path / "blocks.nc")
+    assert 0 < max(most) < 40
+    with xarray.open_dataset(whole) as one, xarray.open_dataset(blocks) as other:
+        xarray.testing.assert_identical(one.load(), other.load())
 
 
 def test_units_are_those_of_what_the_numbers_are() -> None:

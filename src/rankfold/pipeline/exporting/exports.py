@@ -107,11 +107,19 @@ class Exports:
         physical: bool = False,
         overwrite: bool = False,
     ) -> Path:
-        """Write ``to_xarray(like)`` as a netCDF file, which appears once it is complete."""
-        from rankfold.pipeline.exporting.fields import dataset_of, opened_like, write_netcdf
+        """Write ``to_xarray(like)`` as a netCDF file, which appears once it is complete.
+
+        Of large arrays some rows are in memory at a time, where rows lie along one axis.
+        """
+        from rankfold.pipeline.exporting.fields import (
+            dataset_of,
+            opened_like,
+            variable_in_blocks,
+            write_netcdf,
+        )
 
         with opened_like(self, like) as data:
-            dataset = dataset_of(self, data, physical=physical)
+            dataset = dataset_of(self, data, physical=physical, variable=variable_in_blocks)
             return write_netcdf(dataset, Path(path), overwrite=overwrite)
 
     def to_pandas(self: Outcome, name: str | None = None, like: Any = None) -> Any:

@@ -6,9 +6,11 @@ a single axis was cut, its coordinates are cut too. Components are counted by ``
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Container
+import sys
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +43,12 @@ from rankfold.pipeline.prepare.affine import affine_of, keeps_numbers
 from rankfold.pipeline.regular import is_regular
 
 Array = npt.NDArray[Any]
+
+WHOLE_BYTES = 64 * 2**20
+"""Bytes of an array up to which it is in memory as a whole while it is written to a file."""
+
+BLOCK_BYTES = 16 * 2**20
+"""Bytes of a block of rows of a larger array, read and written one after the other."""
 
 FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 """Arrays in units of the data, unless preparation steps (``prepare=``) changed these units."""
@@ -81,12 +89,21 @@ class Side:
         return values.reshape(*self.shape, *values.shape[1:])
 
 
+Variable = tuple[tuple[str, ...], Any]
+"""Dimensions and values of an array of a dataset, whose values are of NumPy or Dask."""
+
+Variables = Callable[["Outcome", str, dict[str, Side]], Variable]
+"""Function that makes an array of a dataset from that of a result, and the axes of its sides."""
+
+
 def opened_like(result: Outcome, like: Any) -> AbstractContextManager[Any]:
     """Open the data of a result if ``like`` is a path; several files are joined along the first row axis."""
     return opened(like, next(iter(layout(result).get("row_axes", ())), None))
 
 
-def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> Any:
+def dataset_of(
+    result: Outcome, like: Any = None, *, physical: bool = False, variable: Variables | None = None
+) -> Any:
     """An ``xarray.Dataset`` of all arrays of a result.
 
     Parameters
@@ -97,6 +114,8 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     physical : bool
         True to undo in mean and components what was done to columns, so that mean + scores times
         components (mean + ``U s Vt``) are the data in their units; NaN where a weight is 0.
+    variable : function, optional
+        Makes dimensions and values of an array: ``whole_variable`` by default, or ``variable_in_blocks``.
 
     Raises
     ------
@@ -119,7 +138,8 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     else:
         said, coordinates = attributes_in(like.attrs, of=like.name), _coordinates(like, rows, columns)
     variables = {"X": _name_of_matrix(said, {*rows.axes, *columns.axes, *coordinates})}
-    arrays = {variables.get(name, name): _variable(result, name, sizes) for name in result}
+    variable = variable or whole_variable
+    arrays = {variables.get(name, name): variable(result, name, sizes) for name in result}
     if physical:
         found = in_units(result)
         arrays[found.name] = arrays[found.name][0], np.moveaxis(columns.unstack(found.components.T), -1, 0)
@@ -190,10 +210,17 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
         )
     with output.draft() as begun:
         try:
-            dataset.to_netcdf(begun, engine="netcdf4")
+            with one_after_the_other():
+                dataset.to_netcdf(begun, engine="netcdf4")
         except (NotImplementedError, ValueError, TypeError) as error:
             raise OutputError(f"{path} cannot be written: {error}") from error
     return output.path
+
+
+def one_after_the_other() -> AbstractContextManager[Any]:
+    """Context in which blocks of Dask arrays are computed one at a time, if Dask is loaded at all."""
+    dask = sys.modules.get("dask")
+    return contextlib.nullcontext() if dask is None else dask.config.set(scheduler="synchronous")
 
 
 def _foreign_dataset(path: Path) -> str | None:
@@ -228,12 +255,50 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
     return None if text is None else dict(json.loads(text))
 
 
-def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
+def whole_variable(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
     """Dimensions and values of an array for a dataset.
 
     The axis of components comes first; rows and columns become axes of the data.
     """
-    values, kinds = np.asarray(result[name][...]), list(result.dimensions(name))
+    return _arranged(np.asarray(result[name][...]), result.dimensions(name), sides)
+
+
+def variable_in_blocks(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
+    """Dimensions and values of an array, as of ``whole_variable``; a large one is an array of Dask.
+
+    Its blocks of rows are read when they are computed. Rows along several axes are read at once.
+    """
+    array, kinds, rows = result[name], result.dimensions(name), sides["row"]
+    row_bytes = array.dtype.itemsize * math.prod(array.shape[1:])
+    if array.shape[0] * row_bytes <= WHOLE_BYTES or kinds[0] != "row" or len(rows.axes) > 1:
+        return whole_variable(result, name, sides)
+    if rows.places is not None and not rows.cuts:
+        return whole_variable(result, name, sides)
+    import dask.array
+    from dask.delayed import delayed
+
+    columns = {"column": sides["column"]}
+
+    def read(start: int, stop: int) -> Array:
+        return _arranged(np.asarray(array[start:stop]), kinds, columns)[1]
+
+    dims, one = _arranged(np.asarray(array[:1]), kinds, columns)
+    along, height = dims.index("row"), max(1, BLOCK_BYTES // row_bytes)
+    ends = [(start, min(start + height, array.shape[0])) for start in range(0, array.shape[0], height)]
+    shapes = [(*one.shape[:along], stop - start, *one.shape[along + 1 :]) for start, stop in ends]
+    blocks = [
+        dask.array.from_delayed(delayed(read, pure=False)(*block), shape, one.dtype)  # type: ignore[no-untyped-call]
+        for block, shape in zip(ends, shapes, strict=True)
+    ]
+    values = dask.array.concatenate(blocks, along)  # type: ignore[no-untyped-call]
+    return tuple(rows.axes[0] if dim == "row" else dim for dim in dims), values
+
+
+def _arranged(
+    values: Array, dimensions: Sequence[str], sides: Mapping[str, Side]
+) -> tuple[tuple[str, ...], Array]:
+    """Dimensions and values of an array: components first, and lines of each side along the axes of it."""
+    kinds = list(dimensions)
     if "component" in kinds:
         place = kinds.index("component")
         values, kinds = np.moveaxis(values, place, 0), ["mode", *kinds[:place], *kinds[place + 1 :]]
