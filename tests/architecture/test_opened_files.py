@@ -51,10 +51,10 @@ EXCEPTIONS = {
     "workflows/operations/lock_owner.py command": "/proc",
     "workflows/reporting.py report_errors": "/dev/null",
     "pipeline/durable.py flush": "folders are flushed as well; opened without waiting",
-    "pipeline/storage/temporary.py lock_folder": "a folder, and nothing else",
+    "pipeline/outputs.py lock_folder": "a folder, and nothing else",
     "pipeline/importing/csr_writer.py _sort_blocks": "made by this process, in a folder of its own",
     "pipeline/importing/csr_writer.py _pieces": "made by this process, in a folder of its own",
-    "pipeline/formats/netcdf.py _open": "its only caller, and Handles, have looked",
+    "pipeline/formats/open_files.py open_netcdf": "its callers have looked",
     "pipeline/formats/remote.py open_group": "objects of a store, no files",
     "pipeline/chunks/bounded_store.py open_bounded": "a store is given, of regular files or of objects",
 }

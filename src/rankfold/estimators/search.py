@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import rankfold
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
-from rankfold.methods.knn.arguments import compile_metric
+from rankfold.methods.knn.request import compile_metric
 from rankfold.methods.radius.arguments import NAMES
 from rankfold.pipeline.errors import InputError
 

@@ -11,6 +11,7 @@ check is made both times, and the second one decides.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -231,3 +232,14 @@ def publish_folder(finished: Path, target: Path, aside: Path, foreign: Foreign) 
         rename_new(finished if reason is None else aside, target)
     flush_names(finished, target)
     return reason
+
+
+def lock_folder(folder: str | Path) -> int:
+    """Open and lock a folder, and return its descriptor; ``OSError`` if another process holds the lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

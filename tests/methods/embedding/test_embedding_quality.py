@@ -22,8 +22,8 @@ import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.kernels.neighbors.meeting import doubles
 from rankfold.kernels.neighbors.ranking import reaches
-from rankfold.methods.embedding.arguments import draw_rows
 from rankfold.methods.embedding.neighbor_ranks import CountNearer
+from rankfold.methods.embedding.quality_request import draw_rows
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats import open_source

@@ -43,7 +43,7 @@ def test_a_sample_tells_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -
     graph = rf.fuzzy_graph(rf.knn(x, 9))
     start = rf.umap(graph, n_epochs=30)
     exact = rf.umap(graph, n_epochs=1, learning_rate=0.0, init=start, quality=x).attrs
-    monkeypatch.setattr("rankfold.methods.embedding.arguments.DEFAULT_ROWS", 200)
+    monkeypatch.setattr("rankfold.methods.embedding.quality_request.DEFAULT_ROWS", 200)
     monkeypatch.setattr(quality_chain, "BLOCK", 1000)  # some rows at a time
     names = ("trustworthiness", "continuity", "preservation")
     off = []

@@ -17,7 +17,8 @@ from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
 from rankfold.api.where import VIEW
-from rankfold.methods.knn.arguments import ALIASES, METRICS, NAMES, SET_METRICS, SET_NAMES
+from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow

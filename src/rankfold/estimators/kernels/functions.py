@@ -18,7 +18,8 @@ from rankfold.api.execute import run
 from rankfold.kernels.similarity.functions import Rows, rows_of
 from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.registry import METHODS
-from rankfold.methods.similarity.arguments import ALIASES, KERNELS, KernelChoice
+from rankfold.methods.similarity.arguments import ALIASES, KERNELS
+from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 

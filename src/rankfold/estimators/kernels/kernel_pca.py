@@ -23,8 +23,9 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, in_own_words, is_large, require_plain_output
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.similarity.tiles import multiply
-from rankfold.methods.similarity.arguments import ALIASES, KERNELS, KernelChoice
+from rankfold.methods.similarity.arguments import ALIASES, KERNELS
 from rankfold.methods.similarity.blocks import require_finite
+from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
 

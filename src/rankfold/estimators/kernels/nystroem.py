@@ -21,8 +21,8 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.nystroem.arguments import LANDMARKS
-from rankfold.methods.similarity.arguments import KernelChoice
 from rankfold.methods.similarity.blocks import require_finite
+from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
 

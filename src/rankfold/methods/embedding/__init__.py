@@ -1,7 +1,7 @@
 """Shared by embeddings: initial positions, the search for neighbors, measures of kept neighborhoods.
 
-arguments         types, defaults and limits of the arguments, names of initial positions; parameters of a
-                  measure, checked
+arguments         types, defaults and limits of the arguments, names of initial positions
+quality_request   parameters of a measure, checked
 trustworthiness   trustworthiness and continuity, from ranks of neighbors; plan of a measure: passes,
                   memory, number of rows held in memory at once
 quality_chain     an embedding that is measured when it is made

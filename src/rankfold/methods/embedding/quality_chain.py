@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.arguments import EUCLIDEAN, EmbeddingQualityRequest
+from rankfold.methods.embedding.arguments import EUCLIDEAN
 from rankfold.methods.embedding.preservation import count_common, share_of
+from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
 from rankfold.methods.fuzzy_graph.lists import metric_of
 from rankfold.methods.knn.arguments import PRECOMPUTED

@@ -33,16 +33,13 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.arguments import (
-    EUCLIDEAN,
-    ContinuityArguments,
-    EmbeddingQualityRequest,
-    TrustworthinessArguments,
-)
+from rankfold.methods.embedding.arguments import EUCLIDEAN, ContinuityArguments, TrustworthinessArguments
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, MeasureThresholds, RowGroup
-from rankfold.methods.knn.arguments import KnnArguments, NeighborRequest, compared_rows
+from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import has_bounds
+from rankfold.methods.knn.request import NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid

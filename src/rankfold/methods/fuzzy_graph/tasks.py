@@ -32,8 +32,9 @@ from rankfold.methods.fuzzy_graph.combination import (
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metric_of
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
-from rankfold.methods.knn.arguments import KnnArguments, NeighborRequest
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.knn import Neighbors
+from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from rankfold.methods.claims import has_converged
 from rankfold.methods.growth.growth import Step
 from rankfold.methods.growth.join_rows import JoinRows, new_rows
-from rankfold.methods.kmeans.arguments import given_centers
 from rankfold.methods.kmeans.iteration import Clusters
 from rankfold.methods.kmeans.kmeans import Clustering
+from rankfold.methods.kmeans.request import given_centers
 from rankfold.methods.kmeans.start import change_of, means
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.task import Output, Task

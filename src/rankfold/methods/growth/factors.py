@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from rankfold.methods.growth.growth import Step
 from rankfold.methods.growth.join_rows import JoinRows, new_rows
-from rankfold.methods.nmf.arguments import CustomStart, FactorRequest, NmfArguments
+from rankfold.methods.nmf.arguments import NmfArguments
 from rankfold.methods.nmf.nmf import SUMS, Nonnegative, compression_of
 from rankfold.methods.nmf.passes.frobenius import NmfIteration, NonnegativePass
+from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.row_solvers import Pivoting
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels, refuse_bad, refuse_negative

@@ -1,6 +1,7 @@
 """A stored index: rows sorted by partition, and neighbors of other rows among them.
 
-arguments   types, defaults and limits of the arguments; its parameters, checked
+arguments   types, defaults and limits of the arguments
+request     its parameters, checked
 layout      number of partitions, and cuts of the stored rows; radii of partitions, and the partitions that
             they rule out
 build       the task that makes an index; sorts rows by partition into the result, and finds the radius of

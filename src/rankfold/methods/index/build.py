@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.index.arguments import IndexArguments, IndexRequest
+from rankfold.methods.index.arguments import IndexArguments
 from rankfold.methods.index.layout import MEASURED, IndexLayout, most_together, reach
-from rankfold.methods.knn.arguments import compared_rows
+from rankfold.methods.index.request import IndexRequest
 from rankfold.methods.knn.pair_fold import BufferPool, warm_lists, way_of
 from rankfold.methods.knn.plan import SCAN_FLOPS
+from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs

@@ -24,9 +24,10 @@ from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.index.layout import most_together, reads_of
 from rankfold.methods.index.search import FIRST_PROBES, SearchIndex, Where
 from rankfold.methods.index.truth import TrueNeighbors
-from rankfold.methods.knn.arguments import ALIASES, NeighborRequest, compared_rows
+from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.graph import POINTERS, create_graph
 from rankfold.methods.knn.plan import SCAN_FLOPS
+from rankfold.methods.knn.request import NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.files import Lists
 from rankfold.methods.partitions.layout import CERTAINTY, PANEL_BYTES, RECALL_ROWS

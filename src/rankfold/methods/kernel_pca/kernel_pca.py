@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.claims import claim, has_converged, in_words
-from rankfold.methods.kernel_pca.arguments import KernelPcaArguments, KernelPcaRequest
+from rankfold.methods.kernel_pca.arguments import KernelPcaArguments
 from rankfold.methods.kernel_pca.eigenpairs import (
     CenteredSimilarities,
     Eigenpairs,
@@ -31,6 +31,7 @@ from rankfold.methods.kernel_pca.eigenpairs import (
     pairs_by_products,
     pairs_of_dense,
 )
+from rankfold.methods.kernel_pca.request import KernelPcaRequest
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.square_range import refuse_faint
 from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, edges_of, tallest

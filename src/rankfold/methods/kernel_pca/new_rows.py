@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.similarity.arguments import KernelChoice
 from rankfold.methods.similarity.features import Points
+from rankfold.methods.similarity.request import KernelChoice
 from rankfold.methods.similarity.transform import SimilarRows, imagined_points, similar_rows_task
 from rankfold.pipeline.planning.shape_only import ImaginedResult
 from rankfold.pipeline.storage.result import Result

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
-from rankfold.methods.kmeans.arguments import ClusterRequest
 from rankfold.methods.kmeans.passes import KeptRows, Layout, OverClusters
+from rankfold.methods.kmeans.request import ClusterRequest
 from rankfold.methods.kmeans.start import change_of, inertia_of
 from rankfold.methods.parts.panels import Panels, numbers, refuse_bad
 from rankfold.methods.parts.row_weights import RowWeights

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.kmeans.arguments import ClusterRequest
 from rankfold.methods.kmeans.passes import KeptRows, Layout, LloydPass
+from rankfold.methods.kmeans.request import ClusterRequest
 from rankfold.methods.kmeans.start import (
     FALL,
     FEW_STEPS,

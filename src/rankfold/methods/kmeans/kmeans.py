@@ -16,15 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.argument import is_word
-from rankfold.methods.kmeans.arguments import (
-    INITS,
-    KMEANS,
-    ClusterRequest,
-    KMeansArguments,
-    centers_among,
-    digest,
-    given_centers,
-)
+from rankfold.methods.kmeans.arguments import INITS, KMEANS, KMeansArguments
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.iteration import (
     MOST_FAR_ROWS,
@@ -35,6 +27,7 @@ from rankfold.methods.kmeans.iteration import (
     step_pass,
 )
 from rankfold.methods.kmeans.passes import Layout, SamplePass, WriteLabels, working_type
+from rankfold.methods.kmeans.request import ClusterRequest, centers_among, digest, given_centers
 from rankfold.methods.kmeans.start import First, Sample, best_start, means, weigh
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import refuse_bad

@@ -3,7 +3,8 @@
 Rows are cut into blocks, runs of rows whose lists of neighbors are one accumulator. A task holds a group of
 blocks in memory, while other blocks pass one by one and are compared with these.
 
-arguments     types, defaults and limits of the arguments; parameters of a search, checked; metrics
+arguments     types, defaults and limits of the arguments
+request       parameters of a search, checked; metrics
 plan          groups of blocks that fit, and what they cost
 knn           the task: from a request to a result
 extend        an earlier search, extended by new rows

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rankfold.methods.knn.arguments import NeighborRequest
 from rankfold.methods.knn.plan import NeighborFold
+from rankfold.methods.knn.request import NeighborRequest
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
 from rankfold.pipeline.errors import InputError

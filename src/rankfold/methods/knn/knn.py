@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rankfold.methods.bits.choice import finds_sets, require_bits, set_fold, sparse_sides
 from rankfold.methods.bits.folds import NearestSets, warm_sets
 from rankfold.methods.index.queries import IndexQueries, queries_task
-from rankfold.methods.knn.arguments import METRICS, KnnArguments, NeighborRequest, compared_rows
+from rankfold.methods.knn.arguments import KnnArguments
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import (
     POINTERS,
@@ -32,6 +32,7 @@ from rankfold.methods.knn.graph import (
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds, warm_lists, way_of
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.precomputed import plan_precomputed, require_distances, search_precomputed
+from rankfold.methods.knn.request import METRICS, NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs, warm_sparse
 from rankfold.methods.knn.sparse_rows import (

@@ -46,7 +46,7 @@ from rankfold.kernels.neighbors.meeting import (
     shortlist_length,
     square_norms,
 )
-from rankfold.methods.knn.arguments import METRICS, SET_METRICS
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer, row_dtype
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs

@@ -34,8 +34,8 @@ from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 if TYPE_CHECKING:
-    from rankfold.methods.knn.arguments import NeighborRequest
     from rankfold.methods.knn.knn import Neighbors
+    from rankfold.methods.knn.request import NeighborRequest
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Nonnegative matrix factorization.
 
-arguments        types, defaults and limits of the arguments; checked parameters of a factorization;
-                 starting factors from the caller
+arguments        types, defaults and limits of the arguments
+request          checked parameters of a factorization; starting factors from the caller
 task             from arguments to a task
 nmf              the task: factorize a compressed copy, then the matrix
 start            starting values of the short factor

@@ -33,11 +33,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
-from rankfold.methods.nmf.arguments import FactorRequest
 from rankfold.methods.nmf.passes.choice import divergence_pass, finish, nonnegative_pass
 from rankfold.methods.nmf.passes.divergence import below, independence_divergence
 from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.passes.sparse import DivergenceIteration
+from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import (
     FILL,
     Descent,

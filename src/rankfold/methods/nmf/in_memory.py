@@ -19,9 +19,9 @@ from rankfold.kernels.linear.products import add_gram
 from rankfold.kernels.sparse.products import add_columns, multiply_rows
 from rankfold.kernels.sparse.sampled import sample_product
 from rankfold.methods.nmf.alternation import Frobenius, linear_model
-from rankfold.methods.nmf.arguments import FactorRequest
 from rankfold.methods.nmf.passes.frobenius import NmfIteration, improve_rows
 from rankfold.methods.nmf.passes.sparse import GRAIN_LINES, SparseNonnegativePass
+from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import RowSolver
 from rankfold.methods.parts.panels import no_bad, refuse_bad, refuse_negative
 from rankfold.methods.svd.in_memory.matrix import both_orders

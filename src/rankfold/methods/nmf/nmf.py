@@ -23,11 +23,11 @@ from rankfold.methods.nmf.alternation import (
     Model,
     StepError,
 )
-from rankfold.methods.nmf.arguments import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.in_memory import FrobeniusInMemory, stays, whole_read
 from rankfold.methods.nmf.passes.choice import divergence_pass, nonnegative_pass
 from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.passes.sparse import DivergenceIteration
+from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.start import (
     SMALL_BYTES,
     SWEEPS,

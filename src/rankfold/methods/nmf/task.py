@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankfold.methods.argument import is_word
-from rankfold.methods.nmf.arguments import INITS, NMF, CustomStart, FactorRequest, NmfArguments
+from rankfold.methods.nmf.arguments import INITS, NMF, NmfArguments
 from rankfold.methods.nmf.nmf import Nonnegative
+from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.weighted.rows import (
     RowWeightedNonnegative,
     check_row_weights,

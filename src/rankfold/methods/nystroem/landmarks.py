@@ -34,12 +34,12 @@ from rankfold.kernels.layout.forces import epoch_key
 from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.kmeans.passes import KeptRows, exponentials
-from rankfold.methods.nystroem.arguments import NystroemRequest
+from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.parts.panels import BAD, OverPanels, Panels, numbers, refuse_bad
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.similarity.arguments import KernelChoice
 from rankfold.methods.similarity.blocks import finite_similarities, require_finite
 from rankfold.methods.similarity.features import EVALUATION_FLOPS, NOTABLE, OverRows, rows_cut
+from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.device import HOST, Device

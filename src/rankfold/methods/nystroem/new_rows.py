@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.similarity.arguments import KernelChoice
 from rankfold.methods.similarity.features import Points, trace_error
+from rankfold.methods.similarity.request import KernelChoice
 from rankfold.methods.similarity.transform import SimilarRows, imagined_points, similar_rows_task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError

@@ -28,8 +28,9 @@ import numpy.typing as npt
 from rankfold.kernels.similarity.functions import rows_of
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.kmeans.arguments import KMEANS
-from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, NystroemArguments, NystroemRequest
+from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, NystroemArguments
 from rankfold.methods.nystroem.landmarks import Draws, rounds
+from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.similarity.blocks import finite_similarities, require_finite, shift_of
 from rankfold.methods.similarity.features import (

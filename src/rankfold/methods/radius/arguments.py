@@ -1,20 +1,14 @@
-"""Arguments of radius_neighbors: types, defaults and limits.
-
-Parameters of a search within a radius, checked before anything is read.
-"""
+"""Arguments of radius_neighbors: types, defaults and limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.headline import Facts
 from rankfold.methods.knn.arguments import ALIASES, CORRELATION, HAVERSINE
 from rankfold.methods.registry import SEARCH, Method
-from rankfold.methods.tree.coordinates import OF_DIRECTIONS, Box, box_of, require_points
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.presentation import Presentation
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
@@ -69,30 +63,3 @@ RADIUS = Method(
     headline=headline,
     presentation=Presentation(quick_plot="degrees"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RadiusRequest:
-    """Parameters of ``radius_neighbors``."""
-
-    radius: float
-    metric: str
-    box: Box | None
-    max_edges: int
-    """Most edges that are allowed; the result does not depend on it."""
-
-    @classmethod
-    def of(cls, source: Source, arguments: RadiusArguments) -> RadiusRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
-        name = ALIASES.get(arguments.metric, arguments.metric)
-        lengths = box_of(arguments.box, source.shape[1], source.name)
-        if name not in OF_DIRECTIONS:
-            require_points(name, lengths, source)
-        elif lengths is not None:
-            raise InputError(f"a box is for distances of points, and {name} is of directions: leave box out")
-        return cls(arguments.radius, name, lengths, arguments.max_edges)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Parameters that identify the request, for JSON; also written to the facts of a result."""
-        box = None if self.box is None else list(self.box)
-        return {"kind": "radius_neighbors", "radius": self.radius, "metric": self.metric, "box": box}

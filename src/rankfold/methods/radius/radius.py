@@ -31,11 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.tree import LEAF, count_within, list_within
-from rankfold.methods.knn.arguments import compared_rows
 from rankfold.methods.knn.graph import NAME, POINTERS, create_group
+from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.square_range import require_squares
-from rankfold.methods.radius.arguments import RadiusArguments, RadiusRequest
+from rankfold.methods.radius.arguments import RadiusArguments
+from rankfold.methods.radius.request import RadiusRequest
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import FAR, OF_DIRECTIONS, PointReader

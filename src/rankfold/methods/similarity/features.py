@@ -25,8 +25,8 @@ from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, evaluate, multiply
 from rankfold.methods.kmeans.passes import KeptRows, exponentials
 from rankfold.methods.parts.panels import BAD, Grain, OverPanels, Panels, numbers, refuse_bad
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.similarity.arguments import KINDS, KernelChoice
 from rankfold.methods.similarity.blocks import RowBlocks, edges_of, require_finite, tallest
+from rankfold.methods.similarity.request import KINDS, KernelChoice
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source

@@ -11,8 +11,8 @@ import numpy as np
 
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.registry import METHODS
-from rankfold.methods.similarity.arguments import KernelChoice, check_matrix
 from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk
+from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype

@@ -21,8 +21,8 @@ from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 if TYPE_CHECKING:
-    from rankfold.methods.knn.arguments import NeighborRequest
     from rankfold.methods.knn.knn import Neighbors
+    from rankfold.methods.knn.request import NeighborRequest
 
 SHORT_ROWS = 16
 """Rows with fewer columns than this are measured by the same sum in every search, of all pairs or in a tree.

@@ -27,10 +27,9 @@ from rankfold.pipeline.formats.frame_columns import index_of, is_records
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.open_files import library, open_hdf5, refuse_damage
-from rankfold.pipeline.outputs import head_of
+from rankfold.pipeline.outputs import head_of, lock_folder
 from rankfold.pipeline.regular import open_descriptor, read_json
 from rankfold.pipeline.removal import remove, remove_empty
-from rankfold.pipeline.storage.temporary import lock_folder
 from rankfold.pipeline.units import format_bytes
 
 WORK = ".rankfold-export"

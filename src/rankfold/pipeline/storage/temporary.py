@@ -6,7 +6,6 @@ If the program is killed, the next program that makes such a folder removes it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -18,6 +17,7 @@ import weakref
 from pathlib import Path
 
 from rankfold.pipeline.durable import rename
+from rankfold.pipeline.outputs import lock_folder
 from rankfold.pipeline.removal import remove
 
 
@@ -44,17 +44,6 @@ class TemporaryFolder:
 def _of_this_machine() -> str:
     """Digest of the name of this machine, in names of its folders: other machines may not see its locks."""
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
-
-
-def lock_folder(folder: str | Path) -> int:
-    """Open and lock a folder, and return its descriptor; ``OSError`` if another process holds the lock."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _end(locks: list[int], *paths: Path) -> None:

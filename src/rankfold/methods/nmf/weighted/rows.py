@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.nmf.alternation import Factors, Model
-from rankfold.methods.nmf.arguments import FactorRequest
 from rankfold.methods.nmf.nmf import NmfFit, Nonnegative, compression_of
+from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.start import FactorStart
 from rankfold.methods.parts.row_weights import (
     BLOCK_ROWS,

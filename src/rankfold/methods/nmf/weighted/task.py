@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.weighted_rows import descend_weighted_rows, pair_count, pair_products
 from rankfold.methods.nmf.alternation import SWEEPS, Factors, Model
-from rankfold.methods.nmf.arguments import CustomStart, FactorRequest
 from rankfold.methods.nmf.nmf import Nonnegative, compression_of
+from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.row_solvers import FIRST_SWEEPS
 from rankfold.methods.nmf.start import FactorStart, remaining_decrease, sample_row_count
 from rankfold.methods.nmf.weighted.alternation import (
