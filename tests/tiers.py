@@ -28,6 +28,9 @@ SLOWEST = 20
 LONG_SECONDS = 0.3
 """Own seconds of a test above which it is ``long``."""
 
+ALWAYS_QUICK = "tests/architecture/"
+"""Folder of tests that are never long: any change of files can break them, and no others see that."""
+
 LONG_TESTS = Path(__file__).parent / "long_tests.txt"
 """Names of long tests, one to a line; a parametrized test has one name for each of its parameters."""
 
@@ -214,7 +217,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not by_test:
         return
     if terminalreporter.config.option.write_long_tests:
-        found = {name for name, seconds in by_test.items() if seconds > LONG_SECONDS}
+        found = {
+            name
+            for name, seconds in by_test.items()
+            if seconds > LONG_SECONDS and not name.startswith(ALWAYS_QUICK)
+        }
         LONG_TESTS.write_text("".join(f"{name}\n" for name in sorted(found)))
     slowest = sorted(by_test.items(), key=lambda each: -each[1])[:SLOWEST]
     terminalreporter.section(f"slowest {SLOWEST} tests, {sum(by_test.values()):.0f} s of all")
