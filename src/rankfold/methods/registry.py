@@ -188,6 +188,10 @@ class Method:
     """``"module:function"`` that makes a task from the ``inputs`` in order, and the ``arguments``."""
 
     inputs: tuple[Input, ...] = (X,)
+    source_input: str = ""
+    """Name of the input whose fingerprint its result keeps; empty for the first matrix, or for the first
+    result if no input is a matrix."""
+
     matrices: tuple[str, ...] = ()
     """Names of the matrices in its result, the one for the rows first."""
 

@@ -328,6 +328,25 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
     assert "kept, neighborhood_preservation: run (second near changed)" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("stage", "keys"),
+    [
+        ({"method": "umap", "neighbors": "near"}, ("neighbors",)),
+        ({"method": "umap", "input": "x"}, ("input",)),
+        ({"method": "trustworthiness", "input": "x", "embedding": "e", "k": 5}, ("input", "embedding")),
+        ({"method": "continuity", "input": "x", "embedding": "e", "k": 5}, ("embedding", "input")),
+        ({"method": "check", "result": "r", "input": "x"}, ("input", "result")),
+        ({"method": "transform", "result": "r", "neighbors": "near"}, ("neighbors", "result")),
+        ({"method": "reconstruct", "result": "r"}, ("result",)),
+        ({"method": "import", "input": "x"}, ("input",)),
+    ],
+)
+def test_what_a_stage_reads_first_is_what_its_result_is_told_by(
+    stage: dict[str, Any], keys: tuple[str, ...]
+) -> None:
+    assert models.STAGES[stage["method"]](**stage).keys_from_source() == keys
+
+
 def test_an_embedding_follows_the_lists_it_is_made_from(flow: Path) -> None:
     stages = """  lists: {method: knn, input: counts, k: 5}
   map: {method: umap, neighbors: lists, n_epochs: 2}

@@ -89,6 +89,7 @@ CONTINUITY = Method(
     ContinuityArguments,
     "rankfold.methods.embedding.trustworthiness:continuity_task",
     inputs=(X, EMBEDDING),
+    source_input=EMBEDDING.name,  # ranks are those of the embedding, lists of the matrix
     loops="rankfold.methods.embedding.neighbor_ranks:warm_quality",
     edition=2,  # another sample of rows
     headline=headline_of_share,

@@ -398,18 +398,11 @@ def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: Stage
             changes[f"{key} {getattr(step.stage, key)} changed"] = None
         else:
             changes[f"parameter {key}: {_short(old.get(name))} -> {_short(new[name])}"] = None
-    matrices = [
-        key
-        for key in ("embedding", "input", "neighbors", "result", "first")
-        if getattr(step.stage, key, None) is not None
-    ]
-    if new["kind"] == "trustworthiness":  # ranks are those of the matrix, lists of the embedding
-        matrices = ["input", "embedding"]
     inputs_differ = [
         earlier.get("input") != mine["input"],
         (old.get("lists") or [0])[0] != new.get("lists", [0])[0],
     ]
-    for key, differs in zip(matrices, inputs_differ, strict=False):
+    for key, differs in zip(step.stage.keys_from_source(), inputs_differ, strict=False):
         if differs:
             changes[f"{key} {getattr(step.stage, key)} changed"] = None
     devices = earlier.get("device", "cpu"), mine.get("device", "cpu")

@@ -242,6 +242,13 @@ class BaseStage(StrictModel):
         named = [(each.key or each.name, each.matrix_key) for each in METHODS[self.method].inputs]
         return tuple(matrix if matrix and getattr(self, key) is None else key for key, matrix in named)
 
+    def keys_from_source(self) -> tuple[str, ...]:
+        """Keys of the inputs, beginning with that whose fingerprint a result keeps."""
+        method = METHODS[self.method]
+        ranks = [(each.name != method.source_input, each.holds != "matrix") for each in method.inputs]
+        keys = dict(zip(self.input_keys(), ranks, strict=True))
+        return tuple(sorted(keys, key=keys.__getitem__))
+
     def arguments(self) -> dict[str, Any]:
         """Arguments of the Python function by name, except matrices and results."""
         if self.PARAMETERS:
@@ -309,6 +316,10 @@ class Import(BaseStage):
     thousands: Literal[",", ".", " ", "'", "_"] | None = None
     skip_lines: Annotated[int, Field(ge=0), WHOLE] = 0
     layout: Literal["auto", "dense"] = "auto"
+
+    def keys_from_source(self) -> tuple[str, ...]:
+        """The key of what is imported."""
+        return self.MATRICES
 
 
 class Transform(BaseStage):
