@@ -60,7 +60,7 @@ from rankfold.methods.tree.nearest import warm_nearest
 from rankfold.methods.tree.plan import is_worth_it
 from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source, require_rows
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.pair_sweep import load_lists
 from rankfold.pipeline.engine.pairs import Pairs, block_edges
@@ -68,7 +68,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.open_like import open_beside
+from rankfold.pipeline.formats.open_like import open_beside, require_comparable
 from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import make_folder
@@ -108,14 +108,7 @@ class Neighbors:
         parameters.check(source.shape[0], source.name, itself=queries is None)
         if parameters.needs_tree:
             require_tree(parameters, source, base is not None)
-        for matrix in (source, queries):
-            if matrix is not None:
-                require_rows(matrix)
-        if queries is not None and queries.shape[1] != source.shape[1]:
-            raise InputError(
-                f"queries {queries.name} have {queries.shape[1]} columns, but {source.name} has "
-                f"{source.shape[1]}. Give rows of the same columns, in the same order"
-            )
+        require_comparable(source, queries, "queries")
         if parameters.symmetric and queries is not None:
             raise InputError("symmetric joins lists of one set of rows: leave it out, or queries")
         if base is not None and queries is not None:

@@ -44,14 +44,14 @@ from rankfold.methods.tree.plan import TreeSweeps
 from rankfold.methods.tree.points import PointTree, Queries, few_points
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import select
-from rankfold.pipeline.data.source import Source, require_rows
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut, cut, own_streams
 from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError, InputError, PlanError
+from rankfold.pipeline.errors import DataError, PlanError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.open_like import open_beside
+from rankfold.pipeline.formats.open_like import open_beside, require_comparable
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import TaskFacts, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly
@@ -232,14 +232,7 @@ def radius_task(x: object, arguments: RadiusArguments) -> RadiusNeighbors:
     queries = arguments.queries
     source = open_source(x)
     others = None if queries is None else open_beside(queries, source)
-    for matrix in (source, others):
-        if matrix is not None:
-            require_rows(matrix)
-    if others is not None and others.shape[1] != source.shape[1]:
-        raise InputError(
-            f"queries {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "
-            "Give rows of the same columns, in the same order"
-        )
+    require_comparable(source, others, "queries")
     request = RadiusRequest.of(source, arguments)
     source = compared_rows(source, request.metric)
     reader, other_reader = PointReader(source, request.metric, request.box), None

@@ -69,14 +69,14 @@ from rankfold.methods.task import Output
 from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.points import curve_order
 from rankfold.pipeline.data.selection import select
-from rankfold.pipeline.data.source import Source, require_rows
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut, own_streams
 from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.open_like import open_beside
+from rankfold.pipeline.formats.open_like import open_beside, require_comparable
 from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
@@ -284,14 +284,7 @@ def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
     """Open sources, and targets if given; targets go through the same preparation steps (``prepare=``)."""
     source = open_source(x)
     others = None if targets is None else open_beside(targets, source)
-    for matrix in (source, others):
-        if matrix is not None:
-            require_rows(matrix)
-    if others is not None and others.shape[1] != source.shape[1]:
-        raise InputError(
-            f"targets {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "
-            "Give rows of the same columns, in the same order"
-        )
+    require_comparable(source, others, "targets")
     return source, others
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import attributes_of_result, names_of_result
 from rankfold.pipeline.data.origin import attributes_of, names_of
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import SeveralAxesError
+from rankfold.pipeline.data.source import Source, require_rows
+from rankfold.pipeline.errors import InputError, SeveralAxesError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.prepare.alike import column_names, compare_units, with_columns
@@ -82,6 +82,21 @@ def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
     """
     own, wanted = column_names(source), names_of_result(whose, result.attrs, 1)
     return own is None or wanted is None or own.is_like(wanted)
+
+
+def require_comparable(source: Source, others: Source | None, called: str) -> None:
+    """Raise ``InputError`` unless rows can be compared with those of a matrix.
+
+    ``others`` are named ``called`` in messages; None if rows of ``source`` are compared with each other.
+    """
+    for matrix in (source, others):
+        if matrix is not None:
+            require_rows(matrix)
+    if others is not None and others.shape[1] != source.shape[1]:
+        raise InputError(
+            f"{called} {others.name} have {others.shape[1]} columns, but {source.name} has "
+            f"{source.shape[1]}. Give rows of the same columns, in the same order"
+        )
 
 
 def open_beside(x: object, other: Source) -> Source:
