@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.methods.knn.pair_fold import BufferPool
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.assign import SORTED_BYTES, write_run
 from rankfold.methods.partitions.files import ID, PARTITION, Found, Lists, Runs
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
-from rankfold.methods.partitions.search import gather_rows, write_lists
+from rankfold.methods.partitions.search import OverPartitions, gather_rows, name_neighbors, write_lists
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
@@ -84,7 +82,7 @@ class Meetings:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchVisits(DeclaredFold):
+class SearchVisits(OverPartitions):
     """Fold that compares rows with those of partitions that they visit, and writes nearer ones found."""
 
     reader: BlockReader
@@ -129,14 +127,6 @@ class SearchVisits(DeclaredFold):
             "raw": Buffer((rows, n), self.reader.dtype),
         }
 
-    def sums(self) -> Mapping[str, Sum]:
-        """``pairs`` (1,) compared, and ``uncertain`` (1,).
-
-        The last counts how often a row had too few candidates in a partition to be certain, so that its
-        distances from all rows there were computed.
-        """
-        return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
-
     @property
     def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: reading rows of a run, prepared rows, and lists in order."""
@@ -146,13 +136,6 @@ class SearchVisits(DeclaredFold):
         step = 2 * 2**20 + 2 * 8 * n
         lists = rows * (16 * self.k + 6 * 8)
         return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
-
-    def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers; ``raw`` is aligned for products at full speed."""
-        work = DeclaredFold.workspace(self, device)
-        work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
-        work.room, work.precise = BufferPool(), False
-        return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Read the batch at positions ``start:stop``, compare visitors with rows, and write their lists."""
@@ -191,17 +174,11 @@ class SearchVisits(DeclaredFold):
         rows.
         """
         raw = work.raw[some], work.raw[count + others.start : count + others.stop]
-        ready = [self._ready(work, name, each) for name, each in zip(("copy", "visitors"), raw, strict=True)]
+        ready = [self.ready(work, name, each) for name, each in zip(("copy", "visitors"), raw, strict=True)]
         lists = NearLists(work.keys[others], work.neighbors[others], state["uncertain"])
         let_meet(self.reader, work, ready[1], ready[0], lists)
         state["pairs"] += len(raw[0]) * len(raw[1])
-        # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
-        names, known = work.ids[some, 0], lists.ids != EMPTY
-        lists.ids[known] = names[lists.ids[known]]
-
-    def _ready(self, work: Workspace, name: str, raw: Array) -> Any:
-        copy = work.room.array(name, raw.shape, np.float32) if self.reader.copies else None
-        return self.reader.ready(raw, copy)
+        name_neighbors(lists, work.ids[some, 0])
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:

@@ -36,8 +36,44 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
+class OverPartitions(DeclaredFold):
+    """Base class of folds that compare rows of partitions, read in batches, in buffers."""
+
+    __slots__ = ()
+    reader: BlockReader
+
+    def sums(self) -> Mapping[str, Sum]:
+        """``pairs`` (1,) compared, and ``uncertain`` (1,).
+
+        The last counts how often a row had too few candidates in a partition to be certain, so that its
+        distances from all rows there were computed.
+        """
+        return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Allocate the buffers; ``raw`` is aligned for products at full speed."""
+        work = DeclaredFold.workspace(self, device)
+        work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
+        work.room, work.precise = BufferPool(), False
+        return work
+
+    def ready(self, work: Workspace, name: str, raw: Array) -> Any:
+        """Rows ready for comparison; a copy that this takes is in the buffer of that name."""
+        copy = work.room.array(name, raw.shape, np.float32) if self.reader.copies else None
+        return self.reader.ready(raw, copy)
+
+
+def name_neighbors(lists: NearLists, ids: Int64) -> None:
+    """Replace places in lists of neighbors by ids of the rows there.
+
+    Rows of a partition lie in order, so that equal distances were decided as ids decide them.
+    """
+    known = lists.ids != EMPTY
+    lists.ids[known] = ids[lists.ids[known]]
+
+
 @dataclass(frozen=True, slots=True)
-class SearchPartitions(DeclaredFold):
+class SearchPartitions(OverPartitions):
     """Fold that compares all pairs of rows within each partition of a batch, and writes their lists."""
 
     reader: BlockReader
@@ -86,14 +122,6 @@ class SearchPartitions(DeclaredFold):
             "visits": Buffer((rows, self.visits), PARTITION),
         }
 
-    def sums(self) -> Mapping[str, Sum]:
-        """``pairs`` (1,) compared, and ``uncertain`` (1,).
-
-        The last counts how often a row had too few candidates in a partition to be certain, so that its
-        distances from all rows there were computed.
-        """
-        return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
-
     @property
     def temporary_bytes(self) -> int:
         """Bytes of a step besides its buffers: reading a run, a prepared partition, and lists in order."""
@@ -103,13 +131,6 @@ class SearchPartitions(DeclaredFold):
         step = 2 * 2**20 + 2 * 8 * n
         lists = rows * (16 * self.k + 6 * 8 + 4 * self.visits)
         return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
-
-    def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers; ``raw`` is aligned for products at full speed."""
-        work = DeclaredFold.workspace(self, device)
-        work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
-        work.room, work.precise = BufferPool(), False
-        return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Read the batch of partitions at positions ``start:stop``, search each, and write the lists."""
@@ -131,15 +152,12 @@ class SearchPartitions(DeclaredFold):
         ``some`` is the slice of its rows in the buffers, ``partition`` its number.
         """
         raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
-        copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
-        ready = reader.ready(raw, copy)
+        ready = self.ready(work, "copy", raw)
         lists = NearLists(work.keys[some], work.neighbors[some], state["uncertain"])
         let_meet(reader, work, ready, ready, lists, same=True)
         state["pairs"] += rows * (rows - 1) / 2
-        # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
         choose_visits(lists.ids, work.partitions[some], partition, out=work.visits[some])
-        names, known = work.ids[some, 0], lists.ids != EMPTY
-        lists.ids[known] = names[lists.ids[known]]
+        name_neighbors(lists, work.ids[some, 0])
 
     def _gather(self, work: Workspace, start: int, stop: int) -> None:
         """Read the rows of a batch into the buffers, by partition, each partition in order of rows."""
