@@ -33,7 +33,7 @@ from rankfold.kernels.linear.products import add_gram, add_product, product, wei
 from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
 from rankfold.methods.model.arguments import NoArguments
 from rankfold.methods.model.model import FactorModel, open_model
-from rankfold.methods.model.transform_pass import SQUARES_BYTES, squares_of, take_squares
+from rankfold.methods.model.transform_pass import SQUARES_BYTES, take_measured, take_squares
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import BAD, OverPanels, Panels, refuse_bad
 from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
@@ -465,12 +465,9 @@ class VerifySparse(OverStoredNumbers):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel to squares of residuals, to A'L and to L'L."""
-        lines, count = self.take(work, slot), stop - start
-        squares = squares_of(lines, work.mean, work.factor)
-        if not np.isfinite(squares):
-            self.count_bad(state, lines, start)
+        lines, count = take_measured(self, state, work, start, slot), stop - start
+        if lines is None:
             return
-        state["squares"] += squares
         long, y = work.long[:count], work.y[:count]
         weigh(self.long.part(work.long_panels[slot], 0, count), work.weights, out=long)
         multiply_rows(lines.indptr, lines.indices, lines.data, work.short, y=y)

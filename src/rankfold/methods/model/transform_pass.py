@@ -41,8 +41,67 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
+class WritesCoordinates:
+    """Base class of folds that write coordinates of rows: products with a basis, or solved from these."""
+
+    __slots__ = ()
+    basis: ScratchMatrix
+    columns: ScratchMatrix
+    weights: Float64
+    normal: NormalRows | None
+
+    @property
+    def rank(self) -> int:
+        """Number of components."""
+        return self.basis.columns
+
+    @property
+    def coordinate_kernels(self) -> tuple[Kernel, ...]:
+        """Kernels that it calls on products."""
+        return (weigh, *(() if self.normal is None else self.normal.solver.kernels))
+
+    def coordinate_buffers(self, rows: int, out_rows: int, dtype: np.dtype[Any]) -> Mapping[str, Buffer]:
+        """Basis (n, k); mean and factor of columns; products ``y`` (rows, k), and ``y64`` in float64.
+
+        ``z`` (rows, k) are coordinates solved from products, ``out`` (out_rows, k) the chunks to write.
+        """
+        rank, normal = self.rank, dict[str, Buffer]()
+        if self.normal is not None:
+            part = self.normal.constants
+            normal = {"normal": Constant((rank, rank), part=part), "linear": Constant((rank,), part=part)}
+        return {
+            **normal,
+            "weights": Given.of(self.weights),
+            "basis": ScratchConstant.of(self.basis),
+            "columns": ScratchConstant.of(self.columns),
+            "y": Buffer((rows, rank), dtype),
+            "y64": Buffer((rows, rank)),
+            "z": Buffer((rows if self.normal else 0, rank)),
+            "out": Buffer((out_rows, rank), dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Sums from which the relative error of the projection follows.
+
+        ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
+        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
+        """
+        gram = Sum((self.rank, self.rank))
+        return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
+
+    def add_coordinates(self, state: State, work: Workspace, count: int, out: Array) -> None:
+        """Find coordinates of ``count`` rows from ``y64``, add to the sums, and weigh them into ``out``."""
+        z = y64 = work.y64[:count]
+        if self.normal is not None:
+            z = work.z[:count]
+            self.normal.solve(y64, work.normal, work.linear, out=z)
+        for name, sums in products(z, y64).items():
+            state[name] += sums
+        weigh(z, work.weights, out=out)
+
+
 @dataclass(frozen=True, slots=True)
-class ProjectRows(OverPanels):
+class ProjectRows(WritesCoordinates, OverPanels):
     """Fold over rows of a matrix that writes ``(x - mean) * factor @ basis * weights``."""
 
     panels: Panels
@@ -66,45 +125,13 @@ class ProjectRows(OverPanels):
     """Solver of coordinates from the products; None if products are the coordinates."""
 
     @property
-    def rank(self) -> int:
-        """Number of components."""
-        return self.basis.columns
-
-    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels that it calls."""
-        solving = () if self.normal is None else self.normal.solver.kernels
-        return (measure, subtract, product, weigh, *solving)
+        return (measure, subtract, product, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis (n, k); mean and factor of columns; products ``y`` (grain rows, k), and ``y64`` in float64.
-
-        ``z`` (grain rows, k) are coordinates solved from products, ``out`` the chunks that a panel fills.
-        """
-        rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
-        normal: dict[str, Buffer] = {}
-        if self.normal is not None:
-            part = self.normal.constants
-            normal = {"normal": Constant((rank, rank), part=part), "linear": Constant((rank,), part=part)}
-        return {
-            **normal,
-            "weights": Given.of(self.weights),
-            "basis": ScratchConstant.of(self.basis),
-            "columns": ScratchConstant.of(self.columns),
-            "y": Buffer((rows, rank), dtype),
-            "y64": Buffer((rows, rank)),
-            "z": Buffer((rows if self.normal else 0, rank)),
-            "out": Buffer((self.cut.panel_rows, rank), dtype),
-        }
-
-    def sums(self) -> Mapping[str, Sum]:
-        """Sums from which the relative error of the projection follows.
-
-        ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
-        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
-        """
-        gram = Sum((self.rank, self.rank))
-        return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
+        """Those of ``coordinate_buffers`` for the rows of a grain; ``out`` are the chunks of a panel."""
+        return self.coordinate_buffers(self.panels.grain_rows, self.cut.panel_rows, self.panels.dtype)
 
     @property
     def temporary_bytes(self) -> int:
@@ -128,16 +155,10 @@ class ProjectRows(OverPanels):
             if not take_squares(self, state, work, grain, (work.mean, work.factor), self.square_scale):
                 continue
             d = self.panels.condition(work.panels, grain.raw, work.mean, work.factor)
-            y, y64 = work.y[: last - first], work.y64[: last - first]
+            y = work.y[: last - first]
             product(d, work.basis, out=y)
-            np.copyto(y64, y)
-            z = y64
-            if self.normal is not None:
-                z = work.z[: last - first]
-                self.normal.solve(y64, work.normal, work.linear, out=z)
-            for name, sums in products(z, y64).items():
-                state[name] += sums
-            weigh(z, work.weights, out=out[first - start : last - start])
+            np.copyto(work.y64[: last - first], y)
+            self.add_coordinates(state, work, last - first, out[first - start : last - start])
         work.device.send(out, functools.partial(self._write, state, start, stop))
 
     def _write(self, state: State, start: int, stop: int, out: Array) -> None:
@@ -254,7 +275,7 @@ SQUARES_BYTES = 40 * NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectSparseRows(OverStoredNumbers):
+class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
     """Fold over rows of a sparse matrix that writes ``(x - mean) * factor @ basis * weights``."""
 
     panels: SparsePanels
@@ -279,38 +300,11 @@ class ProjectSparseRows(OverStoredNumbers):
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels that it calls."""
-        solving = () if self.normal is None else self.normal.solver.kernels
-        return (multiply_rows, weigh, *solving)
+        return (multiply_rows, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis (n, k); mean and factor of columns; products ``y`` of a panel (rows, k), ``y64`` in float64.
-
-        ``z`` (rows, k) are coordinates solved from products, ``out`` the chunk to write.
-        """
-        rows, dtype, rank = self.cut.panel_rows, self.panels.view.dtype, self.basis.columns
-        normal: dict[str, Buffer] = {}
-        if self.normal is not None:
-            part = self.normal.constants
-            normal = {"normal": Constant((rank, rank), part=part), "linear": Constant((rank,), part=part)}
-        return {
-            **normal,
-            "weights": Given.of(self.weights),
-            "basis": ScratchConstant.of(self.basis),
-            "columns": ScratchConstant.of(self.columns),
-            "y": Buffer((rows, rank), dtype),
-            "y64": Buffer((rows, rank)),
-            "z": Buffer((rows if self.normal else 0, rank)),
-            "out": Buffer((rows, rank), dtype),
-        }
-
-    def sums(self) -> Mapping[str, Sum]:
-        """Sums from which the relative error of the projection follows.
-
-        ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
-        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
-        """
-        rank = self.basis.columns
-        return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
+        """Those of ``coordinate_buffers``, for the rows of a panel, which are the chunk to write."""
+        return self.coordinate_buffers(self.cut.panel_rows, self.cut.panel_rows, self.panels.view.dtype)
 
     @property
     def temporary_bytes(self) -> int:
@@ -334,24 +328,31 @@ class ProjectSparseRows(OverStoredNumbers):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compute coordinates of the rows ``start:stop``, write them, and add to the sums."""
-        lines, count = self.take(work, slot), stop - start
-        squares = squares_of(lines, work.mean, work.factor)
-        if not np.isfinite(squares):
-            self.count_bad(state, lines, start)
+        lines = take_measured(self, state, work, start, slot)
+        if lines is None:
             return
-        state["squares"] += squares
-        y, y64, out = work.y[:count], work.y64[:count], work.out[:count]
-        multiply_rows(lines.indptr, lines.indices, lines.data, work.basis, y=y)
-        np.subtract(y, work.offset, out=y64)
-        z = y64
-        if self.normal is not None:
-            z = work.z[:count]
-            self.normal.solve(y64, work.normal, work.linear, out=z)
-        for name, sums in products(z, y64).items():
-            state[name] += sums
-        weigh(z, work.weights, out=out)
+        count, out = stop - start, work.out[: stop - start]
+        multiply_rows(lines.indptr, lines.indices, lines.data, work.basis, y=work.y[:count])
+        np.subtract(work.y[:count], work.offset, out=work.y64[:count])
+        self.add_coordinates(state, work, count, out)
         if not state["bad"][0]:  # rows with bad numbers raise after the pass
             write_whole_chunks(self.array, out, (start, stop), (0, self.basis.columns))
+
+
+def take_measured(
+    fold: OverStoredNumbers, state: State, work: Workspace, start: int, slot: int
+) -> Csr | None:
+    """Take the panel out of a slot, and add the squares of its centered and scaled numbers to the state.
+
+    None if a number is bad, which is counted.
+    """
+    lines = fold.take(work, slot)
+    squares = squares_of(lines, work.mean, work.factor)
+    if not np.isfinite(squares):
+        fold.count_bad(state, lines, start)
+        return None
+    state["squares"] += squares
+    return lines
 
 
 def squares_of(lines: Csr, mean: Float64, factor: Float64) -> float:
