@@ -227,15 +227,15 @@ def link_out(h5py: Any, file: Any, path: str, text: str) -> tuple[str, str] | No
         in a circle.
     """
     name = _place(h5py, file, text)
-    if not name and not _matrices(h5py, file):
-        names = _links_out(h5py, file)
+    # Few files have links out, so most are not searched for matrices here, which find_matrix does as well.
+    if not name and (names := _links_out(h5py, file)) and not _matrices(h5py, file):
         if len(names) > 1:
             more = f" and {len(names) - 8} more" if len(names) > 8 else ""
             raise InputError(
                 f"{path} holds links to other files, {', '.join(names[:8])}{more}. Name one: "
                 f"{path}::{names[0]}"
             )
-        name = names[0] if names else ""
+        name = names[0]
     for _ in range(MOST_LINKS):
         done, rest = "", [part for part in name.split("/") if part]
         while rest:
