@@ -6,10 +6,8 @@ a single axis was cut, its coordinates are cut too. Components are counted by ``
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -96,13 +94,70 @@ Variables = Callable[["Outcome", str, dict[str, Side]], Variable]
 """Function that makes an array of a dataset from that of a result, and the axes of its sides."""
 
 
+def whole_variable(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
+    """Dimensions and values of an array for a dataset.
+
+    The axis of components comes first; rows and columns become axes of the data.
+    """
+    return _arranged(np.asarray(result[name][...]), result.dimensions(name), sides)
+
+
+def variable_in_blocks(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
+    """Dimensions and values of an array, as of ``whole_variable``; a large one is an array of Dask.
+
+    Its blocks of rows are read when they are computed. Rows along several axes are read at once.
+    """
+    array, kinds, rows = result[name], result.dimensions(name), sides["row"]
+    row_bytes = array.dtype.itemsize * math.prod(array.shape[1:])
+    is_along_rows = kinds[0] == "row" and len(rows.axes) == 1 and (rows.places is None or rows.cuts)
+    if array.shape[0] * row_bytes <= WHOLE_BYTES or not is_along_rows:
+        return whole_variable(result, name, sides)
+    import dask.array
+    from dask.delayed import delayed
+
+    columns = {"column": sides["column"]}
+
+    def read(start: int, stop: int) -> Array:
+        return _arranged(np.asarray(array[start:stop]), kinds, columns)[1]
+
+    dims, one = _arranged(np.asarray(array[:1]), kinds, columns)
+    along, height = dims.index("row"), max(1, BLOCK_BYTES // row_bytes)
+    ends = [(start, min(start + height, array.shape[0])) for start in range(0, array.shape[0], height)]
+    shapes = [(*one.shape[:along], stop - start, *one.shape[along + 1 :]) for start, stop in ends]
+    blocks = [
+        dask.array.from_delayed(delayed(read, pure=False)(*block), shape, one.dtype)  # type: ignore[no-untyped-call]
+        for block, shape in zip(ends, shapes, strict=True)
+    ]
+    values = dask.array.concatenate(blocks, along)  # type: ignore[no-untyped-call]
+    return tuple(rows.axes[0] if dim == "row" else dim for dim in dims), values
+
+
+def _arranged(
+    values: Array, dimensions: Sequence[str], sides: Mapping[str, Side]
+) -> tuple[tuple[str, ...], Array]:
+    """Dimensions and values of an array: components first, and lines of each side along the axes of it."""
+    kinds = list(dimensions)
+    if "component" in kinds:
+        place = kinds.index("component")
+        values, kinds = np.moveaxis(values, place, 0), ["mode", *kinds[:place], *kinds[place + 1 :]]
+    for place in reversed(range(len(kinds))):
+        side = sides.get(kinds[place])
+        if side is None:
+            continue
+        count = len(side.axes)
+        values = side.unstack(np.moveaxis(values, place, 0))
+        values = np.moveaxis(values, range(count), range(place, place + count))
+        kinds[place : place + 1] = side.axes
+    return tuple(kinds), values
+
+
 def opened_like(result: Outcome, like: Any) -> AbstractContextManager[Any]:
     """Open the data of a result if ``like`` is a path; several files are joined along the first row axis."""
     return opened(like, next(iter(layout(result).get("row_axes", ())), None))
 
 
 def dataset_of(
-    result: Outcome, like: Any = None, *, physical: bool = False, variable: Variables | None = None
+    result: Outcome, like: Any = None, *, physical: bool = False, variable: Variables = whole_variable
 ) -> Any:
     """An ``xarray.Dataset`` of all arrays of a result.
 
@@ -115,7 +170,7 @@ def dataset_of(
         True to undo in mean and components what was done to columns, so that mean + scores times
         components (mean + ``U s Vt``) are the data in their units; NaN where a weight is 0.
     variable : function, optional
-        Makes dimensions and values of an array: ``whole_variable`` by default, or ``variable_in_blocks``.
+        Makes dimensions and values of an array: ``whole_variable``, or ``variable_in_blocks``.
 
     Raises
     ------
@@ -138,7 +193,6 @@ def dataset_of(
     else:
         said, coordinates = attributes_in(like.attrs, of=like.name), _coordinates(like, rows, columns)
     variables = {"X": _name_of_matrix(said, {*rows.axes, *columns.axes, *coordinates})}
-    variable = variable or whole_variable
     arrays = {variables.get(name, name): variable(result, name, sizes) for name in result}
     if physical:
         found = in_units(result)
@@ -208,19 +262,15 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
             f"{path}: netCDF holds no complex numbers. Take to_xarray(), and write real and imaginary parts, "
             "or a Zarr store"
         )
+    import dask
+
     with output.draft() as begun:
         try:
-            with one_after_the_other():
+            with dask.config.set(scheduler="synchronous"):  # one block after the other
                 dataset.to_netcdf(begun, engine="netcdf4")
         except (NotImplementedError, ValueError, TypeError) as error:
             raise OutputError(f"{path} cannot be written: {error}") from error
     return output.path
-
-
-def one_after_the_other() -> AbstractContextManager[Any]:
-    """Context in which blocks of Dask arrays are computed one at a time, if Dask is loaded at all."""
-    dask = sys.modules.get("dask")
-    return contextlib.nullcontext() if dask is None else dask.config.set(scheduler="synchronous")
 
 
 def _foreign_dataset(path: Path) -> str | None:
@@ -253,64 +303,6 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return None if text is None else dict(json.loads(text))
-
-
-def whole_variable(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
-    """Dimensions and values of an array for a dataset.
-
-    The axis of components comes first; rows and columns become axes of the data.
-    """
-    return _arranged(np.asarray(result[name][...]), result.dimensions(name), sides)
-
-
-def variable_in_blocks(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
-    """Dimensions and values of an array, as of ``whole_variable``; a large one is an array of Dask.
-
-    Its blocks of rows are read when they are computed. Rows along several axes are read at once.
-    """
-    array, kinds, rows = result[name], result.dimensions(name), sides["row"]
-    row_bytes = array.dtype.itemsize * math.prod(array.shape[1:])
-    if array.shape[0] * row_bytes <= WHOLE_BYTES or kinds[0] != "row" or len(rows.axes) > 1:
-        return whole_variable(result, name, sides)
-    if rows.places is not None and not rows.cuts:
-        return whole_variable(result, name, sides)
-    import dask.array
-    from dask.delayed import delayed
-
-    columns = {"column": sides["column"]}
-
-    def read(start: int, stop: int) -> Array:
-        return _arranged(np.asarray(array[start:stop]), kinds, columns)[1]
-
-    dims, one = _arranged(np.asarray(array[:1]), kinds, columns)
-    along, height = dims.index("row"), max(1, BLOCK_BYTES // row_bytes)
-    ends = [(start, min(start + height, array.shape[0])) for start in range(0, array.shape[0], height)]
-    shapes = [(*one.shape[:along], stop - start, *one.shape[along + 1 :]) for start, stop in ends]
-    blocks = [
-        dask.array.from_delayed(delayed(read, pure=False)(*block), shape, one.dtype)  # type: ignore[no-untyped-call]
-        for block, shape in zip(ends, shapes, strict=True)
-    ]
-    values = dask.array.concatenate(blocks, along)  # type: ignore[no-untyped-call]
-    return tuple(rows.axes[0] if dim == "row" else dim for dim in dims), values
-
-
-def _arranged(
-    values: Array, dimensions: Sequence[str], sides: Mapping[str, Side]
-) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values of an array: components first, and lines of each side along the axes of it."""
-    kinds = list(dimensions)
-    if "component" in kinds:
-        place = kinds.index("component")
-        values, kinds = np.moveaxis(values, place, 0), ["mode", *kinds[:place], *kinds[place + 1 :]]
-    for place in reversed(range(len(kinds))):
-        side = sides.get(kinds[place])
-        if side is None:
-            continue
-        count = len(side.axes)
-        values = side.unstack(np.moveaxis(values, place, 0))
-        values = np.moveaxis(values, range(count), range(place, place + count))
-        kinds[place : place + 1] = side.axes
-    return tuple(kinds), values
 
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
