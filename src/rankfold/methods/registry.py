@@ -234,7 +234,7 @@ class Method:
     others than a fit of all rows."""
 
     presentation: Presentation = PLAIN
-    """How its results and sweeps are shown and exported."""
+    """Presentation of its results and sweeps in plots, exports and plans."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""

@@ -1,4 +1,4 @@
-"""How results and sweeps of a method are shown and exported, as the method declares it.
+"""Presentation of results and sweeps of a method in plots, exports and plans, as the method declares it.
 
 The pipeline imports no methods: their registry adds itself to ``DECLARED``, and is asked here by the kind of
 a result or of a plan.
@@ -52,7 +52,7 @@ class CellElements:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """What a method says of its results and sweeps to those that show or export them."""
+    """Ways in which results and sweeps of a method are shown or exported, other than the usual ones."""
 
     cells: CellElements | None = None
     """Elements of an AnnData object that hold a result; None if there is no place for it."""
@@ -85,7 +85,7 @@ class Presented(Protocol):
 
     @property
     def presentation(self) -> Presentation:
-        """How its results and sweeps are shown and exported."""
+        """Presentation of its results and sweeps."""
 
 
 class Declarations(Protocol):

@@ -460,7 +460,7 @@ class SumRequest:
     kind: str
     kernel: str
     length: float
-    """Softening or bandwidth."""
+    """Softening of a kernel of forces, or bandwidth, in units of the points."""
 
     forces: bool
     tol: float

@@ -195,7 +195,7 @@ class Field:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of records."""
+        """Number of records, which are the rows of the frame."""
         return tuple(self.records.shape)
 
     @property

@@ -311,7 +311,7 @@ class Scaling:
     """A law of scaling fitted to runs."""
 
     law: str
-    """``amdahl`` or ``gustafson``."""
+    """Name of the law of scaling that was fitted: ``amdahl`` or ``gustafson``."""
 
     serial: float
     """Serial share of the work, in [0, 1]."""
