@@ -287,7 +287,8 @@ def answer(method: Method, given: list[Any], asked: dict[str, Any]) -> str:
         with contextlib.redirect_stderr(io.StringIO()):
             getattr(rf, method.name)(*given, **asked, threads=1)
     except Exception as error:  # noqa: BLE001 - whatever there is, to be compared
-        return re.sub(r"0x[0-9a-f]+", "", f"{type(error).__name__}: {error}")
+        # Without addresses of objects, and names of temporary folders.
+        return re.sub(r"0x[0-9a-f]+|rankfold-[0-9a-f]{24}", "", f"{type(error).__name__}: {error}")
     return "taken"
 
 
