@@ -20,6 +20,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/uv pip install --quiet --python
 SECONDS := not exhaustive and not process and not slow and not slurm
 QUICK := $(SECONDS) and not long
 # Compiled loops, which clones share.
@@ -56,13 +57,12 @@ test-all: $(VENV)/.installed-dev
 test-wheel: $(VENV)/.installed-dev
 	rm -rf build/lib build/bdist* build/wheel-venv dist
 	$(BIN)/python -m build --wheel --outdir dist >/dev/null
-	$(BIN)/python -m venv build/wheel-venv
-	$(WHEEL) -m pip install --quiet --upgrade 'pip>=25.1'
-	$(WHEEL) -m pip install --quiet dist/*.whl --group test
+	$(BIN)/python -m venv --without-pip build/wheel-venv
+	$(INSTALL) $(WHEEL) dist/*.whl --group test
 	cd build && wheel-venv/bin/python -m pytest -q -c ../pyproject.toml --rootdir .. ../tests/packaging
 
 smoke: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q 'tests/cluster/slurm/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
+	$(BIN)/python -m pytest -q -n 2 'tests/cluster/slurm/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
 		'tests/cluster/slurm/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]' \
 		tests/kernels/test_device_kernels.py::test_no_access_is_out_of_bounds
 	$(BIN)/python benchmarks/gpu.py --tiny
@@ -98,18 +98,18 @@ bench: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) build dist demo-output
 
-$(BIN)/python:
+$(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet uv
 
-$(VENV)/.installed-demo: pyproject.toml src/rankfold/_version.py | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+$(VENV)/.installed-demo: pyproject.toml src/rankfold/_version.py | $(BIN)/uv
+	$(INSTALL) $(BIN)/python --editable '.[demo]'
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml src/rankfold/_version.py | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+$(VENV)/.installed-dev: pyproject.toml src/rankfold/_version.py | $(BIN)/uv
+	$(INSTALL) $(BIN)/python --editable . --group dev
 	touch $@
 
-$(VENV)/.installed-docs: pyproject.toml src/rankfold/_version.py | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable . --group docs
+$(VENV)/.installed-docs: pyproject.toml src/rankfold/_version.py | $(BIN)/uv
+	$(INSTALL) $(BIN)/python --editable . --group docs
 	touch $@
