@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-Executor = tuple[int, int]
+Value = tuple[int, int]
 """A value: the number of its axis, and its own on that axis."""
 
 
@@ -79,18 +79,20 @@ def _greedy(combinations: list[tuple[int, ...]], strength: int) -> set[tuple[int
     Of equals the one whose values were taken least often, so that no value stands in most of them.
     """
     tuples = {where: _tuples(where, strength) for where in combinations}
-    open_ones, chosen = set().union(*tuples.values()), set()
-    times: Counter[Executor] = Counter()
+    bits = {each: 1 << i for i, each in enumerate(set().union(*tuples.values()))}
+    masks = {where: sum(bits[each] for each in tuples[where]) for where in combinations}
+    open_ones, chosen = (1 << len(bits)) - 1, set()
+    times: Counter[Value] = Counter()
     while open_ones:
-        best = max(
-            combinations,
-            key=lambda where: (len(tuples[where] & open_ones), -sum(times[p] for p in enumerate(where))),
-        )
-        open_ones -= tuples[best]
+        added = [(mask & open_ones).bit_count() for mask in masks.values()]
+        most = max(added)
+        equals = [where for where, count in zip(masks, added, strict=True) if count == most]
+        best = max(equals, key=lambda where: -sum(times[p] for p in enumerate(where)))
+        open_ones &= ~masks[best]
         times.update(enumerate(best))
         chosen.add(best)
     return chosen
 
 
-def _tuples(where: tuple[int, ...], strength: int) -> set[tuple[Executor, ...]]:
+def _tuples(where: tuple[int, ...], strength: int) -> set[tuple[Value, ...]]:
     return set(itertools.combinations(enumerate(where), strength))
