@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import itertools
 import pickle
 import subprocess
 import sys
@@ -88,6 +89,10 @@ LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+MIXED_LAYOUTS = "mixed"
+"""Each input of a case has another layout: numba compiles one loop for them, where six layouts take six."""
+
+
 def layouts_of(module: str, name: str, device: str) -> list[str]:
     """Layouts on which a body is tried."""
     if device == "gpu":
@@ -95,6 +100,22 @@ def layouts_of(module: str, name: str, device: str) -> list[str]:
     if device == "reference" and (module, name, "cpu") in TUNED:
         return ["Fortran order", "backwards"]  # no call runs it; what is expected comes from it, in C order
     return [*LAYOUTS]
+
+
+def quick_layouts_of(module: str, name: str, device: str) -> list[str]:
+    """Layouts on which a body is tried in the quick tests."""
+    plain = [] if device == "reference" and (module, name, "cpu") in TUNED else ["C order"]
+    return [*plain, MIXED_LAYOUTS]
+
+
+def laid_out(case: Case, layout: str, xp: Any, turn: int) -> dict[str, Any]:
+    """Inputs of a case in a layout; mixed ones begin at another layout for each turn."""
+    kinds = [layout]
+    if layout == MIXED_LAYOUTS:
+        others = [name for name in LAYOUTS if name != "C order" and (xp is np or name != "read only")]
+        kinds = others[turn:] + others[:turn]
+    inputs = zip(case.inputs.items(), itertools.cycle(kinds), strict=False)
+    return {name: LAYOUTS[kind](xp.asarray(array), xp) for (name, array), kind in inputs}
 
 
 # Conformance ---------------------------------------------------------------------------------------
@@ -119,8 +140,8 @@ def is_portable(module: str, name: str) -> bool:
     return getattr(contract(module, name), "portable", False)
 
 
-def assert_conforms(case: Case, expected: Outputs, body: Body, layout: str, xp: Any) -> None:
-    inputs = {name: LAYOUTS[layout](xp.asarray(a), xp) for name, a in case.inputs.items()}
+def assert_conforms(case: Case, expected: Outputs, body: Body, layout: str, xp: Any, turn: int) -> None:
+    inputs = laid_out(case, layout, xp, turn)
     found, room = case.run(body, inputs, xp), case.error | ({} if xp is np else case.error_of_device)
     for name, value in expected.items():
         host = found[name].get() if hasattr(found[name], "get") else found[name]
@@ -141,15 +162,26 @@ def reference_case(module: str, name: str, shape: tuple[int, int], dtype: str) -
 
 @pytest.mark.parametrize(("module", "name", "device", "dtype"), list(bodies()))
 def test_every_body_gives_what_its_reference_gives(module: str, name: str, device: str, dtype: str) -> None:
+    try_layouts(quick_layouts_of(module, name, device), module, name, device, dtype)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("module", "name", "device", "dtype"), list(bodies()))
+def test_every_body_takes_every_layout(module: str, name: str, device: str, dtype: str) -> None:
+    try_layouts(layouts_of(module, name, device), module, name, device, dtype)
+
+
+def try_layouts(layouts: list[str], module: str, name: str, device: str, dtype: str) -> None:
     kernel = contract(module, name)
     xp = importlib.import_module("cupy") if device == "gpu" else np
     body = kernel.reference if device == "reference" else kernel
     tuned = implementation(f"rankfold.kernels.{module}", name, device) is not None
     assert device == "reference" or tuned or is_portable(module, name)
+    turn = CASES[module, name][1].index(dtype)
     for shape in SHAPES:
         case, expected = reference_case(module, name, shape, dtype)
-        for layout in layouts_of(module, name, device):
-            assert_conforms(case, expected, body, layout, xp)
+        for layout in layouts:
+            assert_conforms(case, expected, body, layout, xp, turn)
 
 
 def test_every_kernel_has_a_case() -> None:
