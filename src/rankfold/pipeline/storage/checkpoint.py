@@ -315,9 +315,23 @@ def _round_up(size: int) -> int:
 
 
 def save_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Write JSON to a file, keys sorted."""
+    """Write JSON to a file, keys sorted: a line for each entry, and for each object in a list of them."""
     with atomic_file(path, durable=durable) as file:
-        file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+        file.write(_lines_of(value).encode() + b"\n")
+
+
+def _lines_of(value: object) -> str:
+    """JSON of few lines: without ``indent``, the encoder of Python is ten times as fast."""
+    if not isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    entries = (f"  {json.dumps(name)}: {_entry_of(value[name])}" for name in sorted(value))
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
+def _entry_of(value: object) -> str:
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        return "[\n    " + ",\n    ".join(json.dumps(each, sort_keys=True) for each in value) + "\n  ]"
+    return json.dumps(value, sort_keys=True)
 
 
 def save_with_checksum(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
