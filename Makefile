@@ -56,7 +56,7 @@ test-all: $(VENV)/.installed-dev
 # From outside the tree, so that the package found is the installed one.
 test-wheel: $(VENV)/.installed-dev
 	rm -rf build/lib build/bdist* build/wheel-venv dist
-	$(BIN)/python -m build --wheel --outdir dist >/dev/null
+	$(BIN)/python -m build --wheel --installer uv --outdir dist >/dev/null
 	$(BIN)/python -m venv --without-pip build/wheel-venv
 	$(INSTALL) $(WHEEL) dist/*.whl --group test
 	cd build && wheel-venv/bin/python -m pytest -q -c ../pyproject.toml --rootdir .. ../tests/packaging
