@@ -65,11 +65,10 @@ class Mutant(NamedTuple):
     """A change of one expression."""
 
     file: str
-    line: int
+    span: tuple[int, int, int, int]
+    """Line and byte where the expression begins and ends, lines counted from 1."""
     before: str
     after: str
-    text: str
-    """Text of the whole changed file."""
 
 
 # Drawing ------------------------------------------------------------------------------------------
@@ -77,15 +76,14 @@ class Mutant(NamedTuple):
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
     """All mutants of a file."""
-    text = path.read_text()
-    for node in _expressions(ast.parse(text)):
+    for node in _expressions(ast.parse(path.read_text())):
         turned = _turned(node)
         if turned is not None:
-            before, after = ast.get_source_segment(text, node), ast.unparse(turned)
-            if before is not None and not isinstance(node, ast.Constant):
-                after = f"({after})"
-            name = path.relative_to(ROOT).as_posix()
-            yield Mutant(name, node.lineno, before or "", after, _replaced(text, node, after))
+            before, after = ast.unparse(node), ast.unparse(turned)
+            after = after if isinstance(node, ast.Constant) else f"({after})"
+            assert node.end_lineno is not None and node.end_col_offset is not None
+            span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            yield Mutant(path.relative_to(ROOT).as_posix(), span, before, after)
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -125,12 +123,12 @@ def _turned(node: ast.expr) -> ast.expr | None:
     return new  # type: ignore[no-any-return]
 
 
-def _replaced(text: str, node: ast.expr, after: str) -> str:
+def changed_text(text: str, mutant: Mutant) -> str:
+    """Text of a file with the expression of a mutant replaced."""
     lines = text.splitlines(keepends=True)
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
-    head, tail = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
-    return "".join([*lines[: node.lineno - 1], head + after + tail, *lines[node.end_lineno :]])
+    first, begin, last, end = mutant.span
+    head, tail = lines[first - 1].encode()[:begin].decode(), lines[last - 1].encode()[end:].decode()
+    return "".join([*lines[: first - 1], head + mutant.after + tail, *lines[last:]])
 
 
 def drawn(count: int, seed: int) -> list[Mutant]:
@@ -197,7 +195,7 @@ class Copy:
         """The tier whose tests fail first."""
         path, own = self.folder / mutant.file, ROOT / mutant.file
         before, near = path.read_text(), nearest_tests(own)
-        path.write_text(mutant.text)
+        path.write_text(changed_text(before, mutant))
         began = time.perf_counter()
         try:
             tier = "none near"
@@ -207,7 +205,7 @@ class Copy:
                 tier = "quick, farther" if self.fails(changed.tests_of([mutant.file]), "not long") else "long"
         finally:
             path.write_text(before)
-        facts = {"file": mutant.file, "line": mutant.line, "before": mutant.before, "after": mutant.after}
+        facts = {"file": mutant.file, "line": mutant.span[0], "before": mutant.before, "after": mutant.after}
         return {**facts, "seen by": tier, "seconds": round(time.perf_counter() - began)}
 
 
