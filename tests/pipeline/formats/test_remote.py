@@ -231,3 +231,21 @@ def test_names_of_columns_and_rows_are_read_where_the_store_has_them(bucket: str
     assert names is not None
     assert names.axes[0].labels is not None
     assert names.axes[0].labels.tolist() == list("abcde")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_address_into_a_store_has_the_names_around(bucket: str, version: int) -> None:
+    data = xr.DataArray(field()[:, :, 0], {"lat": np.linspace(-60, 60, 5)}, ("time", "lat"), "sst")
+    url = f"{bucket}/inner{version}.zarr"
+    store = ObjectStore(obstore.store.from_url(url))
+    data.to_dataset().to_zarr(store, zarr_format=version, consolidated=False)
+    names = names_of(open_source(f"{url}/sst"), 1)
+    assert names is not None and names.axes[0].labels is not None
+    assert names.axes[0].labels.tolist() == np.linspace(-60, 60, 5).tolist()
+    with pytest.raises(SourceNotFoundError, match=f"no Zarr array at {url}::sss. Did you mean {url}::sst"):
+        open_source(f"{url}/sss")
+
+
+def test_an_address_below_a_folder_that_is_no_store(bucket: str) -> None:
+    place = store(f"{bucket}/folder.zarr/a.zarr", field()).replace("::", "/")
+    assert open_source(place, row_axes=0).shape == (20, 30)

@@ -343,6 +343,7 @@ def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = Non
     if scheme not in SCHEMES:
         raise InputError(f"{url} begins with {scheme}://; read are {', '.join(f'{s}://' for s in SCHEMES)}")
     library("obstore", extra="object-stores", what=f"reading {url}")
+    url, array = _store_around(url, array)
     name = f"{url}::{array}" if array else url
     document, version = _metadata(url, array, name)
     try:
@@ -366,6 +367,28 @@ def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = Non
     axes = axis_names(opened_array.shape, dimension_names(opened_array))
     volume = RemoteVolume(name=name, url=url, array=array, shape=opened_array.shape, axes=axes, **layout)
     return stack_volume(decode_volume(volume, meaning_in(name, opened_array)), rows)
+
+
+def _store_around(url: str, array: str) -> tuple[str, str]:
+    """Address of the store that an address leads into, and path of the array in it.
+
+    ``s3://bucket/a.zarr/X`` is ``X`` of ``s3://bucket/a.zarr``, where names of its rows and columns are. The
+    name tells, and only if it does a request asks whether there is a group.
+    """
+    found = re.match(r"(.+://.+\.zarr)/+(.*[^/])/*$", url)
+    if array or found is None:
+        return url, array
+    store, inner = found.groups()
+    for document in ("zarr.json", ".zgroup"):
+        try:
+            text = _read(store, document)
+        except FileNotFoundError:
+            continue
+        except Exception as error:
+            raise _refusal(url, error) from error
+        if document == ".zgroup" or _node_type(text) == "group":
+            return store, inner
+    return url, array
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
