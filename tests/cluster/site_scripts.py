@@ -1,5 +1,5 @@
 """Job scripts of the profiles that come with rankfold, and of those that ``docs/queues.md`` shows, as they
-are stored in ``slurm/job_scripts/`` and ``queues/job_scripts/``.
+are stored in ``slurm/submissions/`` and ``queues/job_scripts/``.
 
 After a wanted change of a profile or of a script: ``python tests/cluster/site_scripts.py``, and read the
 difference.
@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rankfold.cluster.profiles import shipped_profiles
 from rankfold.cluster.slurm.allocation import Allocation
-from rankfold.cluster.slurm.job_script import job_script
 from rankfold.cluster.slurm.jobqueue import worker_script
 from rankfold.cluster.slurm.jobs import WorkerJobs
 from rankfold.cluster.slurm.profile import Profile, find_profile, read_profile
+from rankfold.cluster.slurm.submission import job_script
 from rankfold.pipeline.engine.scheduler import Budget
 
 STORED = Path(__file__).parent / "slurm" / "job_scripts"

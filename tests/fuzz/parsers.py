@@ -97,8 +97,8 @@ def _workflow(folder: Path) -> None:
 
 
 def _profile(folder: Path) -> None:
-    from rankfold.cluster.slurm.job_script import job_script
     from rankfold.cluster.slurm.profile import read_profile
+    from rankfold.cluster.slurm.submission import job_script
 
     job_script(["true"], read_profile(folder / "p.yaml"), name="fuzz")
 

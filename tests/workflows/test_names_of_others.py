@@ -18,8 +18,8 @@ import zarr
 from command_line import rankfold
 
 import rankfold as rf
-from rankfold.cluster.slurm.job_script import job_script
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.submission import job_script
 from rankfold.pipeline.errors import printable
 from rankfold.pipeline.formats.remote import _reason
 from rankfold.workflows.reporting import PlainText, report_errors

@@ -19,10 +19,10 @@ from rankfold.cluster.queues import lsf, pbs, sge
 from rankfold.cluster.queues.registry import ONLY_SLURM, new_name, queue_system, scheduler_of
 from rankfold.cluster.queues.system import ListedStates, QueueSystem
 from rankfold.cluster.slurm import leftovers
-from rankfold.cluster.slurm.job_script import directives
 from rankfold.cluster.slurm.jobs import WorkerJobs
 from rankfold.cluster.slurm.profile import Profile, read_profile
 from rankfold.cluster.slurm.queue import QueuedJob
+from rankfold.cluster.slurm.submission import directives
 from rankfold.workflows.cli import app
 
 SCHEDULERS = ("pbs", "lsf", "sge")

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.cluster.slurm.allocation import Allocation, node_bytes
-from rankfold.cluster.slurm.job_script import job_script, submit
 from rankfold.cluster.slurm.profile import read_profile
+from rankfold.cluster.slurm.submission import job_script, submit
 from rankfold.pipeline.planning import passes
 from rankfold.workflows.cli import app
 from rankfold.workflows.operations.submitted import place_digest

@@ -21,8 +21,8 @@ from stand_in import ON_PATH
 import rankfold as rf
 from rankfold.cluster.local.client import STEALING, Client
 from rankfold.cluster.local.processes import SCHEDULER_SETTINGS
-from rankfold.cluster.slurm.job_script import job_script, submit
 from rankfold.cluster.slurm.profile import Profile, read_profile
+from rankfold.cluster.slurm.submission import job_script, submit
 
 STAND_IN = [ON_PATH] if missing_device() else []
 

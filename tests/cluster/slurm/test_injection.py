@@ -21,9 +21,9 @@ from pydantic import ValidationError
 
 from rankfold.cluster.doctor.job import probe_script
 from rankfold.cluster.slurm.allocation import Allocation
-from rankfold.cluster.slurm.job_script import job_script
 from rankfold.cluster.slurm.jobs import WorkerJobs
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.submission import job_script
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.workflows.operations.scheduling import chain_script, scron_block
@@ -211,7 +211,7 @@ def test_a_prologue_of_several_lines_is_no_entry_of_a_crontab(stage: Path) -> No
 def test_a_name_that_is_not_utf_8_is_handed_to_slurm_as_it_is(
     stage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankfold.cluster.slurm.job_script import submit
+    from rankfold.cluster.slurm.submission import submit
 
     _program(stage / "bin" / "sbatch", "cat >$HOME/script; echo Submitted batch job 7")
     monkeypatch.setenv("PATH", f"{stage}/bin{os.pathsep}{os.environ['PATH']}")

@@ -25,7 +25,7 @@ from hypothesis.extra.numpy import arrays
 from stores import read
 
 import rankfold as rf
-from rankfold.pipeline.data.meaning import NAMES, OTHERS
+from rankfold.pipeline.data.cf_attributes import NAMES, OTHERS
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats import open_source

@@ -22,12 +22,12 @@ from rankfold.cluster.doctor import local as doctor
 from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.doctor.node import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
 from rankfold.cluster.queues.system import JobScript
-from rankfold.cluster.slurm.job_script import submit, whole_job
 from rankfold.cluster.slurm.jobs import address_of, job_bytes
 from rankfold.cluster.slurm.leftovers import cancel_jobs, no_job_left
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
+from rankfold.cluster.slurm.submission import submit, whole_job
 from rankfold.pipeline.errors import ClusterError, RankfoldError, in_command
 from rankfold.pipeline.regular import read_last_lines, read_text
 from rankfold.pipeline.removal import remove

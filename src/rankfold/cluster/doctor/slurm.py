@@ -145,7 +145,7 @@ def check_worker_job(profile: Profile) -> Finding:
 
 def check_submission(profile: Profile) -> Finding:
     """Check that SLURM would accept a job that runs a whole command."""
-    from rankfold.cluster.slurm.job_script import job_script
+    from rankfold.cluster.slurm.submission import job_script
 
     script = job_script(["true"], profile, name="doctor", known_as=profile.name)
     return _test_script("whole command", script, "for rankfold submit", profile)

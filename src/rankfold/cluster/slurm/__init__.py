@@ -5,7 +5,7 @@ jobs          worker jobs, of this or another queue system, and one scheduler he
               whose jobs are about to end
 allocation    all nodes of one job; workers of an allocation, by one srun
 node_worker   a worker of a job, on one address of its node
-job_script    a command as one job, requeued until done
+submission    submits a command as one job, requeued until done
 jobqueue      the parts of dask-jobqueue that are used here
 queue         queries of SLURM about jobs
 shell_lines   quotes, exports and loops that job scripts share

@@ -40,7 +40,8 @@ def add_gram(y: Array, *, total: Array) -> None:
 def add_product(x: Array, y: Array, *, total: Array, work: Array) -> None:
     """``total += x.T @ y`` of (r, n) and (r, k): 2 r n k flops; ``work`` (n, k) is overwritten.
 
-    Formed in the type of ``work``, whose rounding error is that of one grain.
+    The product is rounded to the type of ``work`` before it is added, so its rounding error is that of one
+    grain, the rows of ``x``, and not of the sum over grains.
     """
     np.matmul(x.T, y, out=work)
     total += work

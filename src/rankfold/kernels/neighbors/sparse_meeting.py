@@ -228,7 +228,7 @@ def meet_sparse_rows(
 
 
 def scratch_bytes(numbers: int, longest: int, columns: int, shortlist: int, rows: int) -> int:
-    """Most scratch bytes of ``meet_sparse_rows``.
+    """Upper bound on the scratch memory of ``meet_sparse_rows``, in bytes.
 
     Parameters
     ----------

@@ -141,7 +141,10 @@ class Placement:
         return Scaling(np.asarray(self.result["landmark_eigenvalues"]), projection, means, 0.0)
 
     def _paths(self, start: int, stop: int) -> Float64:
-        """(r, l) distances of some new rows from landmarks."""
+        """Return the geodesic distances (r, l) of new rows ``start:stop`` from the landmarks.
+
+        The shortest path leads through one of the neighbors of a row; it is infinite if there is none.
+        """
         lists, paths = self.lists.result, self.result[NAME]
         indices = np.asarray(lists["indices"][start:stop])
         lengths = np.asarray(lists["distances"][start:stop], np.float64)

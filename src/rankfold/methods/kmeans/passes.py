@@ -415,7 +415,11 @@ class Layout:
         return ScratchMatrix(folder / f"labels-{index:04d}.bin", self.view.long, 1, np.dtype(np.int32))
 
     def bounds(self, folder: Path, index: int, groups: int) -> ScratchMatrix:
-        """Intermediate file, in ``folder``, for bounds of distances (rows, 1 + groups) of step ``index``."""
+        """Intermediate file, in ``folder``, for the distance bounds (rows, 1 + groups) of step ``index``.
+
+        The first column is an upper bound to a row's own center, the others are lower bounds to each group of
+        centers.
+        """
         path = folder / f"bounds-{index:04d}.bin"
         return ScratchMatrix(path, self.view.long, 1 + groups, np.dtype(np.float32))
 

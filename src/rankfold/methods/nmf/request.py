@@ -176,7 +176,11 @@ class CustomStart:
         return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in start))
 
     def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
-        """(k, short) checked short factor, from which the first pass solves the long one."""
+        """Return the factor that the first pass starts from, checked, as float64.
+
+        That is H (k, n) if ``by_rows``, else the transpose of W, (k, m). ``InputError`` if a factor has
+        another shape, or if the returned one has negative or non-finite values or is all zero.
+        """
         rows, columns = shape
         for name, factor, target in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
             require_real("factors to start from", factor.dtype)

@@ -78,7 +78,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Files of the nearest of each row so far: distances (keys) and ids, (rows, k).
+    """Two scratch files (rows, k) of the nearest neighbors found so far: distance keys, and ids.
 
     See ``kernels/neighbors/lists.py``.
     """

@@ -154,7 +154,7 @@ class MeetAll(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer ``few`` for the rows that are compared with all others."""
+        """Declare ``few``, which holds the few rows that are compared with all rows of the matrix."""
         return {"few": self.few.buffer()}
 
     def sums(self) -> Mapping[str, Sum]:

@@ -293,7 +293,11 @@ def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Floa
 def _with_zeros(
     y: OnScratch, basis: Basis, directions: Float64, s: Float64, estimate: Float64 | None
 ) -> Triplets:
-    """Triplets of a matrix of lower rank than asked for: random columns complete its long factor."""
+    """Return ``rank`` triplets of a matrix whose numerical rank is lower.
+
+    The missing singular values are 0. Random columns, made orthonormal to the others, complete the long
+    factor.
+    """
     positive, rank = int((s > ZERO * s[0]).sum()), y.rank
     coefficients = directions[:, :positive]
     combination, inverse = y.complete(coefficients)

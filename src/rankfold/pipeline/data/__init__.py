@@ -10,7 +10,7 @@ index_selection   selected indices along an axis: slices, masks, lists; indices 
                   step), as facts of a result keep them
 missing_columns   a matrix without columns that are NaN throughout
 missing_rows      a matrix without rows that are NaN throughout
-meaning           rules that decode stored values, from the attributes of an array; attributes that describe
+cf_attributes     rules that decode stored values, from the attributes of an array; attributes that describe
                   values: units, names, calendars
 decoded           an array of decoded values
 allele_counts     calls of alleles as counts, by sample

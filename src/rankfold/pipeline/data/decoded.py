@@ -1,4 +1,4 @@
-"""Packed or marked numbers of a file, decoded as they are read; see ``meaning.py``.
+"""Packed or marked numbers of a file, decoded as they are read; see ``cf_attributes.py``.
 
 Without this, a store written from packed netCDF would be reduced as the integers that it holds, including
 its gaps.
@@ -16,8 +16,8 @@ import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks
+from rankfold.pipeline.data.cf_attributes import Meaning
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.meaning import Meaning
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.selection import unit
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks

@@ -25,15 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.alleles import SAME_ALLELES, other_allele
-from rankfold.pipeline.data.index_selection import of_runs, runs_of
-from rankfold.pipeline.data.longitudes import are_longitudes, degrees_east
-from rankfold.pipeline.data.meaning import (
+from rankfold.pipeline.data.cf_attributes import (
     Attributes,
     attributes_from,
     attributes_in,
     calendar_of,
     counted_from,
 )
+from rankfold.pipeline.data.index_selection import of_runs, runs_of
+from rankfold.pipeline.data.longitudes import are_longitudes, degrees_east
 from rankfold.pipeline.errors import DataError, InputError
 
 Array = npt.NDArray[Any]

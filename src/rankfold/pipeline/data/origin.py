@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.cf_attributes import Attributes
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.index_selection import runs_of
-from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.missing_columns import WithoutMissing
 from rankfold.pipeline.data.missing_rows import PresentRows
 from rankfold.pipeline.data.names import Names

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.allele_counts import AlleleCounts, sample_axis
+from rankfold.pipeline.data.cf_attributes import Attributes
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.names import Axis, Named, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids

@@ -113,7 +113,7 @@ def attempt(lease: str, limit: int) -> Attempt:
 
 
 def drop_idle() -> None:
-    """Free buffers that no segment uses."""
+    """Free the idle workspaces of all attempts in this process; those that a segment uses are kept."""
     with _LOCK:
         for each in _ATTEMPTS.values():
             each.idle.clear()

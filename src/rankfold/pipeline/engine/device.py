@@ -220,7 +220,7 @@ HOST = Host()
 
 @functools.cache
 def cuda() -> Device:
-    """The GPU of this process, taken when it is first asked for."""
+    """Return the GPU of this process, which the first call initializes."""
     from rankfold.pipeline.gpu import Cuda
 
     device: Device = Cuda()

@@ -194,8 +194,9 @@ class Run:
         return True
 
     def prepare(self, path: Path, make: Callable[[], State]) -> State:
-        """Arrays that ``make`` returns, saved at ``path``; or those that an earlier attempt saved there, if
-        files that it wrote to scratch are undamaged.
+        """Load the arrays that an earlier attempt saved at ``path``, or make and save them.
+
+        Earlier arrays count if they and the scratch files that were written with them are undamaged.
         """
         state = load_if_whole(path)
         if state is not None:

@@ -242,7 +242,10 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
 
 
 def _require_own_copy(copy: Path) -> None:
-    """Raise ``OutputError`` unless there is no file of this name, or a copy that a killed process left."""
+    """Raise ``OutputError`` if there is a file of this name that no killed process can have left.
+
+    What it leaves is an empty file, or one that begins as HDF5 files do.
+    """
     if os.path.lexists(copy):
         if copy.is_file() and not copy.is_symlink() and head_of(copy)[:4] in (b"", HDF5_MARK):
             return

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.meaning import DESCRIBING, VARIABLE, Attributes, attributes_in
+from rankfold.pipeline.data.cf_attributes import DESCRIBING, VARIABLE, Attributes, attributes_in
 from rankfold.pipeline.data.named_objects import dates_among, times_of_calendar
 from rankfold.pipeline.data.names import (
     Axis,

@@ -22,9 +22,9 @@ import scipy.sparse
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.cf_attributes import Attributes
 from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, cut, native, require_digits, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.named_objects import names_of_values
 from rankfold.pipeline.data.names import Axis, Named, distinct
 from rankfold.pipeline.data.selection import Readable

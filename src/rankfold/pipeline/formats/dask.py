@@ -25,9 +25,9 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
+from rankfold.pipeline.data.cf_attributes import NAMES, Attributes, meaning_of
 from rankfold.pipeline.data.dtypes import cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.meaning import NAMES, Attributes, meaning_of
 from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix, index_dtype

@@ -23,10 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.absence import Absence, chunk_count
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
-from rankfold.pipeline.data.decoded import decode_volume
-from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers
-from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.meaning import (
+from rankfold.pipeline.data.cf_attributes import (
     MARKS,
     NAMES,
     OTHER_MARKS,
@@ -37,6 +34,9 @@ from rankfold.pipeline.data.meaning import (
     meaning_of,
     say_fill,
 )
+from rankfold.pipeline.data.decoded import decode_volume
+from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers
+from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import MOST_FILES, Source, Volume

@@ -25,10 +25,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
-from rankfold.pipeline.data.decoded import decode_volume
-from rankfold.pipeline.data.dtypes import native, require_numbers
-from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.meaning import (
+from rankfold.pipeline.data.cf_attributes import (
     MARKS,
     OTHER_MARKS,
     SCALES,
@@ -39,6 +36,9 @@ from rankfold.pipeline.data.meaning import (
     bounds_of_decoded,
     meaning_of,
 )
+from rankfold.pipeline.data.decoded import decode_volume
+from rankfold.pipeline.data.dtypes import native, require_numbers
+from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.named_objects import axes_of_array
 from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.source import Source, Volume

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.cf_attributes import Attributes
 from rankfold.pipeline.data.decoded import DecodedVolume
 from rankfold.pipeline.data.dtypes import ConvertedSource, require_digits
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.meaning import Attributes
 from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.origin import attributes_of, names_of
 from rankfold.pipeline.data.selection import Readable

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.meaning import Attributes
+from rankfold.pipeline.data.cf_attributes import Attributes
 from rankfold.pipeline.data.names import (
     Names,
     find_places,

@@ -76,7 +76,7 @@ def mpi(
 
 
 def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
-    from rankfold.cluster.slurm.job_script import whole_job
+    from rankfold.cluster.slurm.submission import whole_job
     from rankfold.workflows.operations.jobs import show_jobs
     from rankfold.workflows.operations.submitted import InOneJob, submit_flow
 
@@ -110,8 +110,8 @@ def _to_go_on(place: str | Path) -> list[str]:
 def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
     import sys
 
-    from rankfold.cluster.slurm.job_script import job_script, log_name, whole_job
     from rankfold.cluster.slurm.profile import absolute_profile, find_profile
+    from rankfold.cluster.slurm.submission import job_script, log_name, whole_job
     from rankfold.workflows.operations.command_task import plan_command
     from rankfold.workflows.operations.jobs import show_jobs
     from rankfold.workflows.operations.submitted import job_name, submit_command

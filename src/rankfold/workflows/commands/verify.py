@@ -1,4 +1,7 @@
-"""``rankfold verify``: checks that a result is unchanged since it was written."""
+"""``rankfold verify``: checks that a result is unchanged since it was written.
+
+Checksums and lengths are compared in ``pipeline/storage/manifest.py``.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class ParameterGrid(BaseModel):
 
 
 class Flow(StrictModel):
-    """A workflow: the content of its file."""
+    """Checked content of a file that describes a workflow."""
 
     workflow: Name
     inputs: dict[Name, Annotated[MatrixInput, BeforeValidator(_input)]]

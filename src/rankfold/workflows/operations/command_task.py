@@ -11,8 +11,8 @@ from typing import Any
 from rankfold.api.execute import worker_jobs
 from rankfold.cluster.executor import choose_executor, positive_count
 from rankfold.cluster.queues.system import JobScript
-from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.submission import allocation_of
 from rankfold.methods.growth.growth import grow
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.transform import embedding_of

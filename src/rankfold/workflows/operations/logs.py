@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.queue import list_jobs
+from rankfold.cluster.slurm.submission import PREFIX
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.regular import open_regular, read_last_lines
 from rankfold.settings.yaml_file import no_such

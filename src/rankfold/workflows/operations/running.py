@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.queues.registry import queue_system, scheduler_of
-from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.cluster.slurm.queue import QueuedJob
+from rankfold.cluster.slurm.submission import PREFIX
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import load_record

@@ -13,8 +13,8 @@ import sys
 from datetime import UTC, datetime
 
 from rankfold.cluster.slurm.allocation import PROFILE
-from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
 from rankfold.cluster.slurm.shell_lines import require_one_line
+from rankfold.cluster.slurm.submission import PREFIX, directives, job_script
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.text import shell_words

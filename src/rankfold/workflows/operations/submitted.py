@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Self
 
 from rankfold.cluster.executor import Executor
-from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
 from rankfold.cluster.slurm.queue import ask_again, list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
+from rankfold.cluster.slurm.submission import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.lock import hold_lock

@@ -293,7 +293,7 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a chart of runs, for wide and for narrow screens."""
+    """Draw for wide screens and, with ``width=NARROW``, for narrow ones; returns both as one picture."""
     return draw_picture(
         draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
     )

@@ -186,7 +186,12 @@ def refine(
     heap: Float64,
     names: Int64,
 ) -> None:
-    """Measure the candidates of shortlists and merge them into lists: see ``refine_rows`` in ``lists.py``."""
+    """Compute distances of shortlisted candidates, and merge them into ``keys`` and ``ids`` in place.
+
+    ``certain[i]`` becomes True if no pair that the shortlist dropped can belong in list i. ``row``, ``sums``,
+    ``heap`` and ``names`` are scratch. For the other arguments see ``refine_rows`` in
+    ``kernels/neighbors/lists.py``.
+    """
     for i in range(len(keys)):
         count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
         opened = count > 0

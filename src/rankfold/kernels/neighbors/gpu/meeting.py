@@ -80,7 +80,10 @@ def meet_rows(
 
 
 def _any_empty(*keys: Array) -> bool:
-    """True if some list is not yet full: the only value that the host reads from the device here."""
+    """True if a list has an empty place, a key of infinity in its first column.
+
+    This copies one number from the device to the host.
+    """
     empty = sum(cupy.isinf(each[:, 0]).any().astype(np.int64) for each in keys)
     return bool(empty)
 

@@ -353,7 +353,11 @@ class Tsqr(Solver):
         return f"{strategy.view.dtype.name} does not hold so small a value beside the largest"
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Arrays of the basis in which the columns of the sample are orthonormal."""
+        """Compute the map that makes the columns of the sampled rows orthonormal.
+
+        Returns the arrays ``q`` and ``scale`` of ``sampled_basis``; ``q`` is empty if the columns are
+        linearly dependent.
+        """
         return sampled_basis(rows, paired=strategy.paired)
 
     def solve(

@@ -175,9 +175,9 @@ def whole_numbers(count: int) -> Any:
 
 @contextlib.contextmanager
 def own_style() -> Iterator[None]:
-    """Draw by matplotlib's defaults; the settings of the user return when the block ends.
+    """Use the default settings of matplotlib within the block, then restore those of the user.
 
-    A character that its font lacks is drawn as a box, without a warning.
+    No warning is given of a character that the font lacks, which is drawn as a box.
     """
     import matplotlib
 

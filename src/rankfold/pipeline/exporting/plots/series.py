@@ -169,7 +169,10 @@ def read_lines(
 
 
 def _times(names: Names | None, count: int) -> tuple[Array, str]:
-    """Times (n,) of the rows, or else their coordinates along the time axis, and the label of that axis."""
+    """Return the x values (n,) of the rows, and the label of the x axis.
+
+    The values are the dates or numbers that label the rows, or else their numbers from 0.
+    """
     name = "row" if names is None else names.axes[0].name
     labels = None if names is None else names.labels
     if labels is None or len(labels) != count:

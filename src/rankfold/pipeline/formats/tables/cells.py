@@ -91,7 +91,7 @@ class Style:
 
 
 def is_number(cell: str, style: Style) -> bool:
-    """True if a cell is a number, a mark of a missing one, True or False."""
+    """True if a cell reads as a number: a number, a mark of a missing one, or a word such as ``True``."""
     cell = cell.strip()
     return cell in (*PLAIN, *ODD, *TRUE, *FALSE) or re.match(style.number, cell) is not None
 

@@ -436,7 +436,10 @@ class DelimitedReader(NumericTable):
         return ""
 
     def _explain(self, message: str, block: bytes, line: int) -> ChunkError:
-        """Turn an error message of Arrow about a block that begins with ``line`` into one about the file."""
+        """Convert an error message of Arrow about a block into an error that names the file and a line in it.
+
+        ``line`` is the line of the file at which the block begins.
+        """
         if error := BAD_WIDTH.match(message):
             lines, row = _lines_of_rows(block, line), int(error[1]) - 1
             where = lines[row] if row < len(lines) else line + row

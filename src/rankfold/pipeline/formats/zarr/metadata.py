@@ -20,8 +20,7 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.chunks.encoding import Encoding, encoding_of
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
-from rankfold.pipeline.data.dtypes import native
-from rankfold.pipeline.data.meaning import (
+from rankfold.pipeline.data.cf_attributes import (
     SCALES,
     VARIABLE,
     Attributes,
@@ -30,6 +29,7 @@ from rankfold.pipeline.data.meaning import (
     meaning_of,
     say_fill,
 )
+from rankfold.pipeline.data.dtypes import native
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
 

@@ -106,8 +106,9 @@ class Archive(Protocol):
         """Notes for the owner of the file: how it was understood where it was ambiguous."""
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write the plain file into ``folder`` and open it; calls ``progress`` with
-        the bytes written so far.
+        """Unpack the file into ``folder`` and open the unpacked one.
+
+        ``progress`` is called with the number of bytes written so far.
         """
 
 

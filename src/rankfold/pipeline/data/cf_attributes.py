@@ -118,7 +118,7 @@ class Meaning:
             out[(told < self.least) | (told > self.most)] = np.nan
 
     def facts(self) -> tuple[object, ...]:
-        """Numbers of the rule, for the fingerprint of a matrix that is decoded by it."""
+        """Type, scale, offset, marks and bounds of the rule, for the fingerprint of a decoded matrix."""
         found: tuple[object, ...] = (self.dtype.str, self.scale, self.offset, self.missing)
         if self.is_bounded:
             found += (self.least, self.most, self.of_values)

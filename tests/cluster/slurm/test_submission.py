@@ -13,10 +13,10 @@ import pytest
 import rankfold as rf
 from rankfold.cluster.doctor.job import probe_script
 from rankfold.cluster.slurm.allocation import SrunStep
-from rankfold.cluster.slurm.job_script import directives
 from rankfold.cluster.slurm.jobs import WorkerJobs, job_bytes
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.shell_lines import log_pattern
+from rankfold.cluster.slurm.submission import directives
 
 SCRIPT = """\
 #!/usr/bin/env bash
