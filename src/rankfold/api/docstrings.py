@@ -36,7 +36,7 @@ AS_FOR_ANOTHER_RAISES = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.
 AS_FOR = re.compile(r"\s*As for ``([\w.]+)``[.;:,]?\s*")
 
 SHORT = 2
-"""Most lines of a text for several arguments that is repeated for each of them."""
+"""Largest number of lines of a text for several arguments that is repeated for each of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
 """Parts of a request that identify contents; their values mean nothing to people."""
 
 LONGEST = 40
-"""Most characters of a value in a message."""
+"""Largest number of characters of a value in a message."""
 
 
 def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:

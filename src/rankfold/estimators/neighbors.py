@@ -30,7 +30,7 @@ INDEXED_COLUMNS = 16
 """Least number of columns for which samples get an index."""
 
 COPIED_BYTES = 2**24
-"""Most bytes of neighbor lists that are copied into a graph at a time."""
+"""Largest number of bytes of neighbor lists that are copied into a graph at a time."""
 
 
 class KNeighborsSearch(SampleSearch):

@@ -290,8 +290,8 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 Float64 = npt.NDArray[np.float64]
 
 EXACT_FEATURES = 512
-"""Most features for which nothing is truncated between batches: a matrix of that size is cheap to
-decompose.
+"""Largest number of features for which nothing is truncated between batches: a matrix of that size is cheap
+to decompose.
 """
 
 

@@ -33,7 +33,8 @@ vectors, which should be exact.
 """
 
 SMALL_SIZE = 2**24
-"""Most elements of a matrix, including zeros, that is copied in float64 without being asked to."""
+"""Largest number of elements of a matrix, including zeros, that is copied in float64 without being asked
+to."""
 
 ROUNDING_IS_LEFT = (
     "the largest estimated error of a singular value.*(rounding errors of|holds no smaller values)"
@@ -41,7 +42,7 @@ ROUNDING_IS_LEFT = (
 """Pattern of the beginning of warnings about errors due to rounding, which more passes would not reduce."""
 
 MOST_PASSES = 20
-"""Most passes of methods that stop on a tolerance, unless the caller sets them."""
+"""Largest number of passes of methods that stop on a tolerance, unless the caller sets them."""
 
 
 def is_large(x: object) -> bool:

@@ -76,7 +76,7 @@ class Task(Protocol):
 
 
 FILES_OF_A_PLAN = 1024
-"""Most files of a store that a plan checks, to report how many chunks are absent."""
+"""Largest number of files of a store that a plan checks, to report how many chunks are absent."""
 
 
 def absences_of(task: object, most: int) -> dict[str, Absence]:

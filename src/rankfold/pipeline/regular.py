@@ -25,10 +25,11 @@ from rankfold.pipeline.units import format_bytes
 Path = str | os.PathLike[str]
 
 METADATA_BYTES = 8 * 2**20
-"""Most bytes of a descriptive document: Zarr's metadata, workflows, notes of runs."""
+"""Largest number of bytes of a descriptive document: Zarr's metadata, workflows, notes of runs."""
 
 TABLE_BYTES = 32 * 2**20
-"""Most bytes of a document with an entry for every file or row: manifests, tables of names, logs."""
+"""Largest number of bytes of a document with an entry for every file or row: manifests, tables of names,
+logs."""
 
 TAIL_BYTES = 2**16
 """Bytes at the end of a log in which its last lines are searched."""
@@ -37,7 +38,7 @@ READ_BYTES = 2**12
 """Bytes read at a time from a document without a known size, such as those of ``/proc``."""
 
 LINE_LENGTH = 2**24
-"""Most characters of a line of a text file."""
+"""Largest number of characters of a line of a text file."""
 
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 

@@ -50,7 +50,7 @@ def printable(text: str) -> str:
 
 
 LONGEST = 160
-"""Most characters of a name in one line."""
+"""Largest number of characters of a name in one line."""
 
 
 def shortened(name: str) -> str:

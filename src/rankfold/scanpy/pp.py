@@ -34,7 +34,7 @@ LEAST_SAID = 1e-4
 FULL_COMPONENTS = 50
 SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}
 SMALL = 50
-"""Most genes for which neighbors are computed from ``X`` itself by default, as scanpy does."""
+"""Largest number of genes for which neighbors are computed from ``X`` itself by default, as scanpy does."""
 
 
 class _Default:

@@ -38,10 +38,10 @@ Model = TypeVar("Model", bound=BaseModel)
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 MOST_BYTES = 2**18
-"""Most bytes of a file: the parser takes some ten seconds for a MiB."""
+"""Largest number of bytes of a file: the parser takes some ten seconds for a MiB."""
 
 MOST_FILES = 8
-"""Most files that a message names."""
+"""Largest number of files that a message names."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 """Pattern of numbers, which messages repeat without quotes."""
@@ -408,14 +408,14 @@ def _say_value(value: object) -> str:
 
 
 MOST_CHARACTERS = 40
-"""Most characters of a wrong value that a message repeats."""
+"""Largest number of characters of a wrong value that a message repeats."""
 
 
 NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 """Characters that no path and no UTF-8 may hold."""
 
 MOST_DEPTH = 32
-"""Most levels of nested lists and keys."""
+"""Largest number of levels of nested lists and keys."""
 
 
 def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:

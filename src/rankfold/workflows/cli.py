@@ -38,7 +38,7 @@ from rankfold.workflows.options import SHOW_JOBS
 from rankfold.workflows.reporting import plain, quoting_words, say
 
 LINE = 200
-"""Most characters of a command's description in the list of all commands."""
+"""Largest number of characters of a command's description in the list of all commands."""
 
 
 class _Commands(TyperGroup):

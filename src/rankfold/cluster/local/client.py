@@ -27,7 +27,7 @@ TICK_SECONDS = 0.2
 RETRIES = 3
 
 READY_ATTEMPTS = 10
-"""Most attempts to register the plugin on all workers, while some are lost."""
+"""Largest number of attempts to register the plugin on all workers, while some are lost."""
 
 READY_WAIT_SECONDS = 5.0
 """Longest pause between two attempts; all pauses together outlast a broken connection that is restored."""

@@ -33,8 +33,8 @@ AGAIN_SECONDS = 60.0
 """Seconds after which a worker that did not answer is asked directly again."""
 
 FETCHES = 50
-"""Most fetches at once. Dask limits only those of large values: a worker that is sent the reports of
-thousands would ask all the others together, which takes as long as if none of them answered.
+"""Largest number of fetches at once. Dask limits only those of large values: a worker that is sent the
+reports of thousands would ask all the others together, which takes as long as if none of them answered.
 """
 
 RELAY_SECONDS = 60.0

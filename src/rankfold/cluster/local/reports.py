@@ -26,7 +26,7 @@ REPORT_SECONDS = 0.5
 """Shortest interval between two reports of a worker, in seconds."""
 
 REPORTS_PER_SECOND = 10
-"""Most reports per second of all workers; as many again may be sent with the ends of tasks."""
+"""Largest number of reports per second of all workers; as many again may be sent with the ends of tasks."""
 
 
 def report_seconds(workers: int) -> float:

@@ -24,7 +24,7 @@ LOST_SECONDS = 120.0
 """Seconds after which a registered worker without connection counts as gone, whatever its job."""
 
 LONGEST_WAIT = 300.0
-"""Most seconds between two attempts to start workers that do not start, while others work."""
+"""Longest time, in seconds, between two attempts to start workers that do not start, while others work."""
 
 FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
 """Function of the workers by name, and of the names that the scheduler knows; returns

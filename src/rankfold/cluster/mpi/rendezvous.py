@@ -35,7 +35,7 @@ folder, as ``COUNT:FOLDER``.
 BEAT_SECONDS = 2.0
 
 LATE_SECONDS = 60.0
-"""Most seconds to wait at the end for processes that have not seen the folder yet."""
+"""Longest time, in seconds, to wait at the end for processes that have not seen the folder yet."""
 
 BEAT, CALL, HERE = "beat.json", "call.json", "here-"
 

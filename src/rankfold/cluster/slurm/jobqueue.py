@@ -31,7 +31,8 @@ signal.signal(signal.SIGINT, _handler)
 
 
 AT_ONCE = 16
-"""Most concurrent calls of sbatch and scancel: hundreds would run out of files and annoy the controller."""
+"""Largest number of concurrent calls of sbatch and scancel: hundreds would run out of files and annoy the
+controller."""
 
 _gates: dict[Any, asyncio.Semaphore] = {}
 

@@ -150,7 +150,7 @@ class Profile(BaseModel):
     """
 
     requeue: Number = 20
-    """Most times that such a job is requeued until all is done."""
+    """Largest number of times that such a job is requeued until all is done."""
 
     @field_validator("drain")
     @classmethod

@@ -96,7 +96,7 @@ def meet_bits(
 
 
 def scratch_bytes(rows: int, words: int) -> int:
-    """Most scratch bytes of ``meet_bits`` on blocks of ``rows`` rows of ``words`` words.
+    """Upper bound on the scratch bytes of ``meet_bits`` on blocks of ``rows`` rows of ``words`` words.
 
     These are the transposed words of a run of ``RUN`` rows, sizes, and lists that accept nothing in place of
     missing ones.

@@ -69,7 +69,7 @@ def meet_sets(
 
 
 def scratch_bytes(numbers: int, longest: int, columns: int, rows: int) -> int:
-    """Most scratch bytes of ``meet_sets``.
+    """Upper bound on the scratch bytes of ``meet_sets``.
 
     The larger block has ``rows`` rows with ``numbers`` stored entries, the longest row ``longest`` of them.
     """

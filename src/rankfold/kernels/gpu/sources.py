@@ -75,7 +75,7 @@ def launch(
 
 @functools.cache
 def shared_bytes_at_most() -> int:
-    """Most bytes of shared memory that a block of this device may opt in to."""
+    """Upper bound on the bytes of shared memory that a block of this device may opt in to."""
     return int(cupy.cuda.runtime.getDeviceProperties(0)["sharedMemPerBlockOptin"])
 
 

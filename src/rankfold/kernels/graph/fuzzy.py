@@ -22,7 +22,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 STEPS = 64
-"""Most steps of the search for a width, by halving an interval."""
+"""Largest number of steps of the search for a width, by halving an interval."""
 
 CLOSE = 1e-5
 """Difference from its target below which a sum of weights is accepted."""

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 STEPS = 200
-"""Most Newton steps and halvings of the search for a precision."""
+"""Largest number of Newton steps and halvings of the search for a precision."""
 
 CLOSE = 1e-10
 """Difference from its target below which an entropy is accepted."""

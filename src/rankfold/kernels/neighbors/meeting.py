@@ -22,10 +22,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = 896
-"""Most rows of either side in one product: large enough for full speed, and scanned while it is in cache."""
+"""Largest number of rows of either side in one product: large enough for full speed, and scanned while it is
+in cache."""
 
 PRECISE_TILE = 512
-"""Most rows of either side in one product in float64, for which rows are converted."""
+"""Largest number of rows of either side in one product in float64, for which rows are converted."""
 
 DOUBLE_BYTES = 16 * 2**20
 """Bytes of the rows that are converted to float64 together, unless a few rows take more."""
@@ -57,11 +58,11 @@ def shortlist_length(k: int) -> int:
 
 
 NOTED = 512
-"""Most candidates of a row that a device has room for."""
+"""Largest number of candidates of a row that a device has room for."""
 
 
 PRODUCT_BYTES = 64 * 2**20
-"""Most bytes of products that a device holds at a time, unless a single row takes more."""
+"""Largest number of bytes of products that a device holds at a time, unless a single row takes more."""
 
 
 def meeting_bytes(rows: int, columns: int) -> int:

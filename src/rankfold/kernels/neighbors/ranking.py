@@ -24,7 +24,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (512, 1024)
-"""Most rows of ``x`` and of ``y`` in one product on the host."""
+"""Largest number of rows of ``x`` and of ``y`` in one product on the host."""
 
 
 class Thresholds(NamedTuple):

@@ -23,7 +23,8 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (256, 2048)
-"""Most rows of either side in one product: of those held as CSR, and of those sorted by column."""
+"""Largest number of rows of either side in one product: of those held as CSR, and of those sorted by
+column."""
 
 NEAR = 2.0**-10
 """Share of norms above which a squared distance has all its digits if computed from norms and product: for t
@@ -32,7 +33,7 @@ entries in two rows these are wrong by (t eps)^2 of the norms."""
 SPLITTER = 2.0**27 + 1
 
 MOST_COMMON = 1024
-"""Most columns of the dense block, which is scratch."""
+"""Largest number of columns of the dense block, which is scratch."""
 
 
 @dataclass(slots=True)

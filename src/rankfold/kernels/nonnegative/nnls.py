@@ -23,13 +23,14 @@ RETRIES = 3
 exchanged."""
 
 EXCHANGES = 5
-"""Most exchanges in all, times k coordinates, before a row counts as unsolved."""
+"""Largest number of exchanges in all, times k coordinates, before a row counts as unsolved."""
 
 RIDGE = 1e-14
 """Share of each diagonal entry that is added to it, which makes a singular Gram matrix regular."""
 
 STEPS = 20
-"""Most steps of the active-set method, times k coordinates, for a row that exchanges do not solve."""
+"""Largest number of steps of the active-set method, times k coordinates, for a row that exchanges do not
+solve."""
 
 
 @kernel

@@ -26,7 +26,8 @@ PIECE = 512
 """Nonzeros of a column that are summed in the type of Y before they join the sum in float64."""
 
 NARROW = 32
-"""Most columns of a block for which ``scatter_rows`` is faster than ``order_columns`` and ``add_columns``."""
+"""Largest number of columns of a block for which ``scatter_rows`` is faster than ``order_columns`` and
+``add_columns``."""
 
 
 @kernel

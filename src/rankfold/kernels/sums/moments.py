@@ -70,5 +70,6 @@ def node_moments(tree: SumTree, weights: Float64, *, moments: Float64) -> None:
 
 
 def moments_bytes(points: int) -> int:
-    """Most bytes of the moments of a tree of ``points`` points, and of their weights in two orders."""
+    """Upper bound on the bytes of the moments of a tree of ``points`` points, and of their weights in two
+    orders."""
     return most_nodes(points) * MOMENTS * 8 + 2 * points * 8

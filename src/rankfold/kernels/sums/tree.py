@@ -26,7 +26,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 LEAF = 16
-"""Most points of a leaf, unless they are equal."""
+"""Largest number of points of a leaf, unless they are equal."""
 
 START, STOP, SKIP = 0, 1, 2
 """Columns of nodes: first point, one past the last, the node after those below."""
@@ -120,10 +120,10 @@ def fewest_nodes(points: int) -> int:
 
 
 def most_nodes(points: int) -> int:
-    """Most nodes of a tree of ``points`` points: twice ``fewest_nodes``."""
+    """Largest number of nodes of a tree of ``points`` points: twice ``fewest_nodes``."""
     return 2 * fewest_nodes(points)
 
 
 def tree_bytes(points: int, columns: int) -> int:
-    """Most bytes of a tree of ``points`` points of ``columns`` columns."""
+    """Upper bound on the bytes of a tree of ``points`` points of ``columns`` columns."""
     return points * 8 * (columns + 1) + most_nodes(points) * 8 * (3 + 2 * columns)

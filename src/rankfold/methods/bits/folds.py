@@ -44,7 +44,8 @@ class NearestBits(BlockFold[BitRows]):
     right: BitReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: rows, lists, a block, kernel buffers."""
+        """Upper bound on the bytes of a task that holds ``rows`` rows in memory: rows, lists, a block, kernel
+        buffers."""
         tallest = self.pairs.tallest()
         blocks = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
@@ -87,7 +88,8 @@ class NearestSets(SparseFold):
     right: SetReader
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: members, lists, and tiles of pairs."""
+        """Upper bound on the bytes of a task that holds ``rows`` rows in memory: members, lists, and tiles of
+        pairs."""
         scratch = set_scratch_bytes(*self.largest, self.left.columns, self.pairs.tallest())
         return self.block_bytes(rows) + scratch
 

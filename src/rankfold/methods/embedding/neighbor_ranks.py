@@ -284,8 +284,8 @@ class CountNearer(MeetRows):
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device: held and passing rows as stored and as multiplied, thresholds, counts and
-        products.
+        """Upper bound on the memory of a device: held and passing rows as stored and as multiplied,
+        thresholds, counts and products.
         """
         columns, (resident, passing) = self.passing.columns, (self.group.count, self.cut.panel_rows)
         row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8

@@ -400,7 +400,8 @@ class ResidentSweeps:
         return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)
 
     def peak_bytes(self, rows: int, threads: int) -> int:
-        """Most memory of a process with this many threads and held rows, or of the leading process."""
+        """Upper bound on the memory of a process with this many threads and held rows, or of the leading
+        process."""
         shared_bytes = max(fold.resident_bytes for fold in self.folds(rows))
         leads = rows * self.parameters.k * THRESHOLD_BYTES + BLAS_BYTES
         sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES

@@ -26,7 +26,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**16
-"""Most rows in a chunk of the output for new rows."""
+"""Largest number of rows in a chunk of the output for new rows."""
 
 
 @dataclass(frozen=True, slots=True)

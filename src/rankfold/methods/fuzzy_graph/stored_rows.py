@@ -22,7 +22,7 @@ from rankfold.pipeline.law import LARGEST, first_outside
 Array = npt.NDArray[Any]
 
 BLOCK = 2**18
-"""Most edges of a block; more if a single row has more."""
+"""Largest number of edges of a block; more if a single row has more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class IndexLayout(Layout):
 
 
 def rows_at_once(columns: int) -> int:
-    """Most rows of an index that a search reads at once."""
+    """Largest number of rows of an index that a search reads at once."""
     return max(1, ROWS_AT_ONCE // (4 * columns))
 
 
@@ -97,7 +97,7 @@ def reads_of(edges: Int64, columns: int) -> Int64:
 
 
 def most_together(reads: Int64, edges: Int64) -> int:
-    """Most partitions that are read at once, pieces counted as well.
+    """Largest number of partitions that are read at once, pieces counted as well.
 
     >>> most_together(np.array([0, 6, 22]), np.array([0, 3, 6, 19, 22]))
     2
@@ -108,10 +108,10 @@ def most_together(reads: Int64, edges: Int64) -> int:
 
 
 AT_ONCE = 2048
-"""Most queries that are compared with centers, or with a partition, at a time."""
+"""Largest number of queries that are compared with centers, or with a partition, at a time."""
 
 BYTES_AT_ONCE = 8 * 2**20
-"""Most bytes, in float32, of the queries that are compared at a time."""
+"""Largest number of bytes, in float32, of the queries that are compared at a time."""
 
 
 def at_once(columns: int) -> int:

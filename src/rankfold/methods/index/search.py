@@ -72,7 +72,7 @@ class SearchIndex(DeclaredFold):
 
     partitions: int
     together: int
-    """Most partitions that are read at once."""
+    """Largest number of partitions that are read at once."""
 
     k: int
     probes: int
@@ -115,7 +115,7 @@ class SearchIndex(DeclaredFold):
 
     @property
     def read_rows(self) -> int:
-        """Most rows of the index that are read at once."""
+        """Largest number of rows of the index that are read at once."""
         return int(np.diff(self.reads).max())
 
     @property

@@ -47,7 +47,7 @@ class TrueNeighbors(DeclaredFold):
 
     partitions: int
     together: int
-    """Most partitions that are read at once."""
+    """Largest number of partitions that are read at once."""
 
     limits: Float64
     """(queries,) distances within which k rows are known to be."""

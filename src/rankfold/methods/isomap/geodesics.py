@@ -48,10 +48,10 @@ GROUP = (16, 256)
 """Fewest and most landmarks of a group."""
 
 CHUNK_ROWS = 2**14
-"""Most rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
+"""Largest number of rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
 
 BLOCK_NUMBERS = 2**22
-"""Most distances that are read together, which are the rows of a chunk for all landmarks."""
+"""Largest number of distances that are read together, which are the rows of a chunk for all landmarks."""
 
 TARGET_CHUNKS = 2048
 

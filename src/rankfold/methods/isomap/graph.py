@@ -204,13 +204,14 @@ METRICS = {
 """Metrics by which rows of components are compared, with their names in SciPy."""
 
 MOST_COMPONENTS = 1024
-"""Most components that are joined: any two get an edge, and more components would have too many of these."""
+"""Largest number of components that are joined: any two get an edge, and more components would have too many
+of these."""
 
 ROW_BLOCK_BYTES = 16 * 2**20
-"""Most bytes, as float64, of a block of rows that is compared with another."""
+"""Largest number of bytes, as float64, of a block of rows that is compared with another."""
 
 BLOCK_ROWS = 2048
-"""Most rows of a block."""
+"""Largest number of rows of a block."""
 
 BRIDGE_BYTES = 4 * ROW_BLOCK_BYTES + 3 * 8 * BLOCK_ROWS**2 + 24 * MOST_COMPONENTS**2
 """Bytes of memory that finding bridges (edges between components) takes."""

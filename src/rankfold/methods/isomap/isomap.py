@@ -90,7 +90,7 @@ class IsomapTask:
 
     rows: int
     edges: int
-    """Most edges of the graph; each is counted from both of its ends."""
+    """Largest number of edges of the graph; each is counted from both of its ends."""
 
     parameters: IsomapRequest
     lists: StoredLists | None

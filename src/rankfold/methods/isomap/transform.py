@@ -35,7 +35,7 @@ from rankfold.pipeline.storage.run_directory import digest
 Float64 = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 1000
-"""Most rows in the sample whose distances in the embedding are compared with paths."""
+"""Largest number of rows in the sample whose distances in the embedding are compared with paths."""
 
 
 @dataclass(frozen=True, slots=True)

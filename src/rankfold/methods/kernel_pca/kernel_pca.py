@@ -241,8 +241,8 @@ IN_MEMORY = 0
 """Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
 
 GROUP = 16
-"""Most blocks of rows of a group, which stays in memory while other blocks pass. Sums are saved after each
-group."""
+"""Largest number of blocks of rows of a group, which stays in memory while other blocks pass. Sums are saved
+after each group."""
 
 VECTORS = 12 * BLOCK + 40
 """Float64 values for each row besides basis and eigenvectors: vectors in use, their products, and sums."""

@@ -57,7 +57,8 @@ ALL_ROWS_EVERY = 16
 """Number of steps after which all rows are summed again."""
 
 MOST_FAR_ROWS = 64
-"""Most rows far from their centers that a step looks for, to replace centers of empty clusters."""
+"""Largest number of rows far from their centers that a step looks for, to replace centers of empty
+clusters."""
 
 
 @dataclass(slots=True)
@@ -201,7 +202,7 @@ MOST_AT_ONCE = 5
 """Number of centers that are exchanged at first."""
 
 MOST_EXCHANGES = 24
-"""Most exchanges that are tried in all."""
+"""Largest number of exchanges that are tried in all."""
 
 ASIDE = 0.01
 """Distance of an added center from the existing one, as a share of that to its farthest row."""

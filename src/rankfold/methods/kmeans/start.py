@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_STEPS = 100
-"""Most Lloyd's steps on a sample."""
+"""Largest number of Lloyd's steps on a sample."""
 
 FEW_STEPS = 5
 """Number of steps after which starts are compared: their cost then predicts well which will be best."""

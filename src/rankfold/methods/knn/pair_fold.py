@@ -57,7 +57,8 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 MEASURED_TILE = 256
-"""Most rows of either side in a tile (pairs compared at a time) for metrics by which every pair is measured.
+"""Largest number of rows of either side in a tile (pairs compared at a time) for metrics by which every pair
+is measured.
 """
 
 FEW_COLUMNS = 16
@@ -142,7 +143,8 @@ class NearestPairs:
     """True if products are in float64 from the start, because numbers exceed the range of float32."""
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: buffers, lists, shortlists, tiles."""
+        """Upper bound on the bytes of a task that holds ``rows`` rows in memory: buffers, lists, shortlists,
+        tiles."""
         tallest, columns, most = self.pairs.tallest(), self.left.columns, shortlist_length(self.k)
         lists = 2 * 8 * self.k
         # Flags of the blocks that each block has been compared with: packed, and a byte for each.
@@ -191,7 +193,8 @@ class NearestPairs:
     resident = frozenset({"keys", "ids", "uncertain"})
 
     def device_bytes(self, rows: int) -> int:
-        """Most bytes on a device in a task that holds ``rows`` rows: rows, a block, lists, candidates."""
+        """Upper bound on the bytes on a device in a task that holds ``rows`` rows: rows, a block, lists,
+        candidates."""
         tallest, columns = self.pairs.tallest(), self.left.columns
         sides = (rows + tallest) * (columns * self.left.dtype.itemsize + 2 * 8)
         lists = (rows + 3 * tallest) * 2 * 8 * self.k

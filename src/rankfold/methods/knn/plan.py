@@ -36,7 +36,8 @@ PACKED_BYTES = blas_bytes(max(TILE, TERMS))
 
 
 def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
-    """Most rows of a group of blocks; ``edges`` are those of the groups, as indices of blocks."""
+    """Largest number of rows of a group of blocks; ``edges`` are those of the groups, as indices of
+    blocks."""
     return int(np.diff(pairs.rows[edges]).max())
 
 

@@ -177,7 +177,7 @@ class ChooseNearest(DeclaredFold):
 
 
 def fullest_panel(source: Source, cut: Cut) -> int:
-    """Most stored entries in a panel (rows read at a time) of a sparse matrix."""
+    """Largest number of stored entries in a panel (rows read at a time) of a sparse matrix."""
     stored = compressed(source)
     assert stored is not None  # noqa: S101 - asked of such a matrix alone
     most, step = 0, 2**20

@@ -60,7 +60,7 @@ class SparseFold(BlockFold[SparseRows]):
 
     @property
     def largest(self) -> tuple[int, int]:
-        """Most stored entries of a block of rows, and of a single row."""
+        """Largest number of stored entries of a block of rows, and of a single row."""
         return max(self.blocks.most, self.others.most), max(self.blocks.longest, self.others.longest)
 
     @property
@@ -77,7 +77,8 @@ class NearestSparsePairs(SparseFold):
     """
 
     def memory_bytes(self, rows: int) -> int:
-        """Most bytes of a task that holds ``rows`` rows in memory: entries, lists, shortlists, tiles."""
+        """Upper bound on the bytes of a task that holds ``rows`` rows in memory: entries, lists, shortlists,
+        tiles."""
         length, tallest = shortlist_length(self.k), self.pairs.tallest()
         return self.block_bytes(rows) + scratch_bytes(*self.largest, self.left.columns, length, tallest)
 

@@ -42,7 +42,8 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS, BLOCK_ROWS = 3 * 2**19, 8192
-"""Most stored entries and most rows of a block, unless ``MOST_BLOCKS`` such blocks cannot hold all rows."""
+"""Largest number of stored entries and most rows of a block, unless ``MOST_BLOCKS`` such blocks cannot hold
+all rows."""
 
 POINTERS = 2**20
 """Rows whose pointers are read at once."""
@@ -72,7 +73,7 @@ class SparseBlocks:
     """(blocks + 1,) number of stored entries before each edge."""
 
     longest: int
-    """Most stored entries of a row."""
+    """Largest number of stored entries of a row."""
 
     @property
     def most(self) -> int:
@@ -80,7 +81,8 @@ class SparseBlocks:
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
-        """Most stored entries of successive blocks of at most ``rows`` rows together, or of one block."""
+        """Largest number of stored entries of successive blocks of at most ``rows`` rows together, or of one
+        block."""
         stop = np.searchsorted(self.edges, self.edges[:-1] + rows, side="right") - 1
         stop = np.maximum(stop, np.arange(1, len(self.edges)))
         return int((self.numbers[stop] - self.numbers[:-1]).max())

@@ -37,7 +37,8 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SMALL_BYTES = 2**28
-"""Most memory of a matrix kept in memory, with both factors and reading; larger ones use threaded passes."""
+"""Largest memory of a matrix kept in memory, with both factors and reading; larger ones use threaded
+passes."""
 
 
 def stays(layout: Strategy, parameters: FactorRequest) -> bool:

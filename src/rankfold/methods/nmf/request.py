@@ -52,7 +52,7 @@ class FactorRequest:
     """Seconds after which no pass begins; 0 for no limit."""
 
     passes: int
-    """Most reads of the matrix; 0 for the default of the solver."""
+    """Largest number of reads of the matrix; 0 for the default of the solver."""
 
     seed: int
 

@@ -103,7 +103,8 @@ SWEEPS = 5
 """Sweeps of descent in each iteration on a compressed matrix."""
 
 ITERATIONS = {"sample": 300, "all": 100}
-"""Most iterations on a sample of rows of a compressed matrix, and on all rows if these are more."""
+"""Largest number of iterations on a sample of rows of a compressed matrix, and on all rows if these are
+more."""
 
 WINDOW = 3
 """Number of iterations over which a fall of the cost is measured: see ``remaining_decrease``."""

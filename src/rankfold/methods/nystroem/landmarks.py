@@ -60,7 +60,7 @@ FEWEST = 16
 """Fewest rows proposed in a pass."""
 
 MOST_ROUNDS = 30
-"""Most passes: each accepts the first proposal at least, as long as any residual is left."""
+"""Largest number of passes: each accepts the first proposal at least, as long as any residual is left."""
 
 
 def proposals(asked: NystroemRequest) -> int:
@@ -71,7 +71,8 @@ def proposals(asked: NystroemRequest) -> int:
 
 
 def rounds(asked: NystroemRequest) -> tuple[int, int]:
-    """Most passes that draw landmarks, and likely number of passes; features are computed after these."""
+    """Largest number of passes that draw landmarks, and likely number of passes; features are computed after
+    these."""
     if asked.landmarks != "rpcholesky":
         return (asked.landmarks == "uniform",) * 2
     return MOST_ROUNDS, 2 * SHARE

@@ -48,7 +48,7 @@ class AssignRows(DeclaredFold):
 
     partitions: int
     spill: int
-    """Most partitions that a row is put into."""
+    """Largest number of partitions that a row is put into."""
 
     runs: Runs
     before: Lists | None

@@ -21,7 +21,7 @@ from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 Int64 = npt.NDArray[np.int64]
 
 SPILL = 3
-"""Most partitions that a row is put into: those of its nearest centers."""
+"""Largest number of partitions that a row is put into: those of its nearest centers."""
 
 REACH = 1.2
 """A row is put into a partition if its squared distance from the center is at most this times that from its
@@ -29,7 +29,7 @@ nearest center. Rows well within a cluster are in one partition. Those between a
 know where else to look."""
 
 VISITS = 3
-"""Most partitions that a row visits after a round."""
+"""Largest number of partitions that a row visits after a round."""
 
 LIKELY_SPILL = 1.5
 """Partitions of a row on average, in estimates of cost; also the partitions that it visits."""
@@ -50,19 +50,20 @@ SAMPLE_ROWS = (8, 16)
 SAMPLE_BYTES = 64 * 2**20
 
 FEW_CENTERS = 64
-"""Most centers that are made in one step; more are made in two: of groups, and within each group."""
+"""Largest number of centers that are made in one step; more are made in two: of groups, and within each
+group."""
 
 LARGEST = 12
 """A partition larger than this times the average, each row counted once, is searched in pieces."""
 
 PIECE_BYTES = 64 * 2**20
-"""Most bytes, in float32, of the rows in a piece of a large partition, searched as a whole."""
+"""Largest number of bytes, in float32, of the rows in a piece of a large partition, searched as a whole."""
 
 PANEL_BYTES = 8 * 2**20
 """Bytes, in float32, of the rows that are put into partitions together."""
 
 MOST_PANELS = 1024
-"""Most panels (rows put into partitions together): each writes rows for every partition."""
+"""Largest number of panels (rows put into partitions together): each writes rows for every partition."""
 
 BATCH_BYTES = 16 * 2**20
 """Bytes, in float32, of the rows whose partitions one step searches, unless a piece has more."""
@@ -120,27 +121,28 @@ class Layout:
 
     @property
     def most_count(self) -> int:
-        """Most partitions that there can be."""
+        """Largest number of partitions that there can be."""
         return self.count + self.groups
 
     @property
     def spill(self) -> int:
-        """Most partitions that a row is put into."""
+        """Largest number of partitions that a row is put into."""
         return min(SPILL, self.count)
 
     @property
     def visits(self) -> int:
-        """Most partitions that a row visits after a round."""
+        """Largest number of partitions that a row visits after a round."""
         return min(VISITS, max(1, self.count - 1))
 
     @property
     def places(self) -> int:
-        """Most rows of all partitions together, a row counted in each partition that it is in."""
+        """Largest number of rows of all partitions together, a row counted in each partition that it is
+        in."""
         return self.spill * self.rows
 
     @property
     def most_rows(self) -> int:
-        """Most rows of a partition that is searched as a whole."""
+        """Largest number of rows of a partition that is searched as a whole."""
         most = min(LARGEST * -(-self.rows // self.count), PIECE_BYTES // (4 * self.source.shape[1]))
         return max(most, 2 * (self.k + 1))
 
@@ -168,7 +170,7 @@ class Layout:
 
     @property
     def batch_rows(self) -> int:
-        """Most rows of partitions that are searched by one step."""
+        """Largest number of rows of partitions that are searched by one step."""
         return max(self.most_rows, BATCH_BYTES // (4 * self.source.shape[1]))
 
     @property

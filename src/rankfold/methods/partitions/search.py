@@ -95,7 +95,7 @@ class SearchPartitions(OverPartitions):
     """Edges of the panels of rows whose lists will be merged at a time."""
 
     visits: int
-    """Most partitions that a row visits."""
+    """Largest number of partitions that a row visits."""
 
     later: bool
     """True in rounds after the first, when rows have lists already."""

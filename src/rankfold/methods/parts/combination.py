@@ -122,7 +122,7 @@ class OverCombination(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Most rows of an operand of BLAS: those of a grain, with an R factor above them."""
+        """Largest number of rows of an operand of BLAS: those of a grain, with an R factor above them."""
         return self.grain_rows + self.combination.width
 
     @property
@@ -143,7 +143,8 @@ class OverCombination(DeclaredFold):
 
     @property
     def device_bytes(self) -> int:
-        """Most bytes on a device, with those in which the Gram matrix of a grain is formed and mirrored."""
+        """Upper bound on the bytes on a device, with those in which the Gram matrix of a grain is formed and
+        mirrored."""
         return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)
 
 

@@ -216,7 +216,8 @@ class OverPanels(DeclaredFold):
 
     @property
     def memory_bytes(self) -> int:
-        """Most bytes of one segment (unit of work of a worker): panels, buffers, and two sets of sums."""
+        """Upper bound on the bytes of one segment (unit of work of a worker): panels, buffers, and two sets
+        of sums."""
         return self.panels.memory_bytes + super().memory_bytes
 
     def is_finite(self, state: State, work: Workspace, grain: Grain, squares: Array) -> bool:
@@ -229,7 +230,7 @@ class OverPanels(DeclaredFold):
 
     @property
     def device_bytes(self) -> int:
-        """Most bytes on a device: panels, buffers, and one set of sums."""
+        """Upper bound on the bytes on a device: panels, buffers, and one set of sums."""
         return self.panels.device_bytes + super().device_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -248,7 +249,8 @@ class OverPanels(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Most rows of an operand of BLAS: those of a grain, with an R factor above them if factorized."""
+        """Largest number of rows of an operand of BLAS: those of a grain, with an R factor above them if
+        factorized."""
         return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
 
     @property

@@ -21,16 +21,16 @@ PLACES = (8, 64)
 """Fewest and most places, one for each GiB in between: compressed chunks are decoded whole for each."""
 
 ROWS_PER_PLACE = 64
-"""Most rows of a place if the sample gives no block: enough for a mean."""
+"""Largest number of rows of a place if the sample gives no block: enough for a mean."""
 
 PLACE_BYTES = 2**20
-"""Most bytes of a place if the sample gives no block, unless one row takes more."""
+"""Largest number of bytes of a place if the sample gives no block, unless one row takes more."""
 
 MANY_ROWS = 64
-"""Most rows for each column of a block: more add little."""
+"""Largest number of rows for each column of a block: more add little."""
 
 BLOCK_BYTES = 32 * 2**20
-"""Most bytes of a sample for a block, unless the fewest rows take more."""
+"""Largest number of bytes of a sample for a block, unless the fewest rows take more."""
 
 LARGEST_SHARE = 16
 """At most one row in this many is read for a block, which then costs little compared with a pass."""

@@ -118,7 +118,8 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def memory_bytes(self) -> int:
-        """Most bytes of one segment (unit of work of a worker): panels, buffers, and two sets of sums."""
+        """Upper bound on the bytes of one segment (unit of work of a worker): panels, buffers, and two sets
+        of sums."""
         return self.panels.memory_bytes + super().memory_bytes
 
     @property

@@ -14,7 +14,7 @@ from rankfold.pipeline.presentation import Presentation
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
 MOST_EDGES = 10**10
-"""Most edges of a graph by default: 160 GB."""
+"""Largest number of edges of a graph by default: 160 GB."""
 
 
 @dataclass(frozen=True, slots=True)

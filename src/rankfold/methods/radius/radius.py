@@ -371,7 +371,7 @@ class ListNeighbors(DeclaredFold):
     """(rows + 1,) first edge of each row."""
 
     most: int
-    """Most edges of a row."""
+    """Largest number of edges of a row."""
 
     result: Path
     slots: int = 1

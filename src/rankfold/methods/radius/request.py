@@ -20,7 +20,7 @@ class RadiusRequest:
     metric: str
     box: Box | None
     max_edges: int
-    """Most edges that are allowed; the result does not depend on it."""
+    """Largest number of edges that are allowed; the result does not depend on it."""
 
     @classmethod
     def of(cls, source: Source, arguments: RadiusArguments) -> RadiusRequest:

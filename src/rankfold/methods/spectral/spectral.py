@@ -320,7 +320,8 @@ IN_MEMORY = 1
 """Value of ``slots`` in a plan whose graph stays in memory; with other values it is read in each sweep."""
 
 VECTORS = 6
-"""Most blocks of vectors in memory at once: in a filter, or in a Rayleigh-Ritz step with copies by LAPACK."""
+"""Largest number of blocks of vectors in memory at once: in a filter, or in a Rayleigh-Ritz step with copies
+by LAPACK."""
 
 OF_ROW = 12
 """Other float64 values for each vertex: degrees, factors, components, coefficients of steps."""

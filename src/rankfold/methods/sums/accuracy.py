@@ -55,7 +55,8 @@ PIECE = 16
 """Groups of targets that a thread takes at a time."""
 
 FEW_PAIRS = 2**34
-"""Most pairs that are summed source by source where no opening is accurate enough: half a minute."""
+"""Largest number of pairs that are summed source by source where no opening is accurate enough: half a
+minute."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TREE_COLUMNS = 3
-"""Most columns for a tree; with more, every target sums over all sources."""
+"""Largest number of columns for a tree; with more, every target sums over all sources."""
 
 FARTHEST = 1e100
 """Largest coordinate whose powers are finite in every sum."""

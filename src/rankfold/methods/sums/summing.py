@@ -301,7 +301,8 @@ PANEL_ROWS = (2**10, 2**15)
 """Fewest and most targets of a block; in between, a block has a 64th of all targets, in whole groups."""
 
 SAMPLE_BYTES = 64 * 2**20
-"""Most bytes to measure errors at a sample: a thousand groups of targets, their sums, and pieces of them."""
+"""Largest number of bytes to measure errors at a sample: a thousand groups of targets, their sums, and pieces
+of them."""
 
 
 def rows_cut(rows: int) -> Cut:

@@ -16,17 +16,18 @@ from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
 
 ADAPTIVE_WIDTH = 256
-"""Most columns of a block where the rank is to be found."""
+"""Largest number of columns of a block where the rank is to be found."""
 
 FLAT_COLUMNS = 5
-"""Most columns for each component that an iteration with single vectors multiplies, where singular values lie
-close."""
+"""Largest number of columns for each component that an iteration with single vectors multiplies, where
+singular values lie close."""
 
 BASIS_SQUARES = 14
 """Number of (p, p) matrices in memory for a basis of p columns, with those that decomposing one takes."""
 
 SQUARES_BYTES = 2**28
-"""Most bytes of the ``BASIS_SQUARES`` matrices of a basis for which more passes are allowed by default."""
+"""Largest number of bytes of the ``BASIS_SQUARES`` matrices of a basis for which more passes are allowed by
+default."""
 
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
@@ -105,7 +106,7 @@ def block_width(rank: int, short: int, oversampling: int | None = None, *, passe
 
 
 def default_passes(request: Request, source: Source) -> int:
-    """Most passes by default: 8, and more for sparse matrices.
+    """Largest number of passes by default: 8, and more for sparse matrices.
 
     Spectra of counts are flat. Blocks of ``b`` columns then take ``D / b + c`` passes: D up to 5 for each
     component, c up to 2 plus two for each digit of the tolerance (measured on cells, on words, on a graph).

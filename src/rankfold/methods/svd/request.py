@@ -30,7 +30,7 @@ class Request:
 
     method: str = "auto"
     passes: int = DEFAULT_PASSES
-    """Most passes over the matrix."""
+    """Largest number of passes over the matrix."""
 
     seed: int = 0
     center: bool = False
@@ -49,7 +49,7 @@ class Request:
     """``"raise"`` or ``"em"``; column means of ``"mean"`` are filled in before the request is made."""
 
     completion_passes: int | None = None
-    """Most passes that complete missing numbers; None if nothing is completed."""
+    """Largest number of passes that complete missing numbers; None if nothing is completed."""
 
     precision: str | None = None
     """One of ``PRECISIONS``; None for float32 where it holds the data, float64 elsewhere."""

@@ -60,7 +60,8 @@ BOUND_ROWS = 256
 relative error are a quarter."""
 
 SKETCH_BYTES = 2**28
-"""Most bytes of a dense sketch of ``BOUND_ROWS`` rows for a sparse matrix: wider matrices get none."""
+"""Largest number of bytes of a dense sketch of ``BOUND_ROWS`` rows for a sparse matrix: wider matrices get
+none."""
 
 PAIR_SECONDS = 1e-9
 """Seconds for each ordered pair of numbers of a row: half of a product, which serves both orders."""
@@ -117,7 +118,8 @@ CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 """Smallest and largest chunk, in bytes, of an output with a row for each row of the matrix."""
 
 PANEL_BYTES = 32 * 2**20
-"""Most bytes, about, to read for a panel that becomes a chunk of an output, however small that chunk is."""
+"""Largest number of bytes, about, to read for a panel that becomes a chunk of an output, however small that
+chunk is."""
 
 TARGET_CHUNKS = 10_000
 """Number of chunks that one output should not exceed: they grow for that, within ``CHUNK_BYTES``."""
@@ -133,7 +135,7 @@ class Strategy:
     """Columns of one block, of the range sketch, or of R."""
 
     passes: int
-    """Most passes over the matrix."""
+    """Largest number of passes over the matrix."""
 
     cut: Cut
     """Panels of the solver's passes, and of those that measure columns."""

@@ -15,7 +15,8 @@ from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass, numbers_of
 from rankfold.pipeline.planning.planner import FittedSweeps
 
 FEW_DIMENSIONS = 10
-"""Most columns for a tree; above this nearly all leaves would be visited, and all pairs are compared."""
+"""Largest number of columns for a tree; above this nearly all leaves would be visited, and all pairs are
+compared."""
 
 WORTH = 4
 """A tree is used if each query measures at least this many times fewer points than there are."""
@@ -54,7 +55,7 @@ class TreeSweeps:
     """For each sweep: name, fold, number of points measured for each query, and bytes written."""
 
     driver_bytes: int = 0
-    """Most memory of the leading process between sweeps, besides the tree."""
+    """Largest memory of the leading process between sweeps, besides the tree."""
 
     resident_bytes: int = 0
     """Bytes that the leading process holds throughout besides the tree."""

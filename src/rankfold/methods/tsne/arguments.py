@@ -93,7 +93,7 @@ class TsneArguments:
 
     @property
     def measures(self) -> int:
-        """Most times that the divergence is measured."""
+        """Largest number of times that the divergence is measured."""
         return -(-self.steps // MEASURED) + 1
 
     def exaggeration_of(self, step: int) -> float:

@@ -44,14 +44,16 @@ FEWEST_NODES = 64
 """Fewest nodes along the longer axis: with fewer, nodes are moved closer."""
 
 LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**19, 2**22, 8
-"""Most nodes of a grid: ``NODES_OF_ROW`` for each row, but at least the first and at most the second."""
+"""Largest number of nodes of a grid: ``NODES_OF_ROW`` for each row, but at least the first and at most the
+second."""
 
 MARGIN = 12
 """Nodes of padding beyond the grid. Division by the transform of the spline spreads values over nearby nodes;
 what reaches across the margin is 0.27 to this power."""
 
 LINES, LINE_NODES = 16, 2**17
-"""Most lines (rows or columns of nodes) that a thread transforms together, and most nodes of these."""
+"""Largest number of lines (rows or columns of nodes) that a thread transforms together, and most nodes of
+these."""
 
 NODE_BYTES = 96
 """Bytes planned for each node."""
@@ -65,7 +67,7 @@ BORDER = 2
 
 
 def most_nodes(rows: int) -> int:
-    """Most nodes of a grid for ``rows`` vertices."""
+    """Largest number of nodes of a grid for ``rows`` vertices."""
     return min(MOST_NODES, max(LEAST_NODES, NODES_OF_ROW * rows))
 
 

@@ -30,7 +30,7 @@ FEW_ROWS = 3000
 """Number of rows up to which pairs take less time than a grid or a tree."""
 
 WIDEST, WIDEST_TREE = 2, 3
-"""Most dimensions for a grid, and for a tree."""
+"""Largest number of dimensions for a grid, and for a tree."""
 
 OPENING, ORDER = 0.8, 2
 """Opening (largest ratio of radius to distance of a node that is summed as a whole) and order of expansions
@@ -74,7 +74,8 @@ def by_tree(rows: int, width: int) -> bool:
 
 
 def pushing_bytes(rows: int, width: int) -> int:
-    """Most bytes of a tree and of the forces by it, with a copy of the points while it is built."""
+    """Upper bound on the bytes of a tree and of the forces by it, with a copy of the points while it is
+    built."""
     return tree_bytes(rows, width) + moments_bytes(rows) + 8 * rows * (2 * width + 1)
 
 

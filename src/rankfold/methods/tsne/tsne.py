@@ -196,7 +196,7 @@ class TsneTask:
 
     @property
     def _grid_bytes(self) -> int:
-        """Most bytes of the nodes and waves of a grid, or of the nodes of a tree."""
+        """Upper bound on the bytes of the nodes and waves of a grid, or of the nodes of a tree."""
         if self._method == "tree":
             return pushing_bytes(self.rows, self.width)
         return NODE_BYTES * most_nodes(self.rows) if self._method == "grid" else 2**20

@@ -97,7 +97,8 @@ class ChunkBound:
     """Names of the bytes-to-bytes codecs, in decoding order."""
 
     most: int
-    """Most bytes that a chunk may have after all ``codecs``; an inner chunk if there are shards."""
+    """Largest number of bytes that a chunk may have after all ``codecs``; an inner chunk if there are
+    shards."""
 
     index_at: str
     """Position of the index in a shard, ``start`` or ``end``; empty if files are not shards."""

@@ -29,7 +29,7 @@ HEAD_BYTES = 4096
 """Bytes of a manifest that are compared: its checksum of all files comes first."""
 
 DEPTH = 3
-"""Most folders from an array up to its result."""
+"""Largest number of folders from an array up to its result."""
 
 ATTRIBUTE = "rankfold"
 """Attribute that every result has."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 
 DICTIONARY_BYTES = 256 * 2**20
-"""Most memory that an lzma stream may take in addition to its output; the highest preset takes 65 MiB."""
+"""Largest memory that an lzma stream may take in addition to its output; the highest preset takes 65 MiB."""
 
 ZSTD_MAGIC = 0xFD2FB528
 
@@ -61,7 +61,7 @@ ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 """Magic numbers of frames that decode to nothing."""
 
 ZSTD_BLOCK = 2**17
-"""Most bytes of one decoded block, RFC 8878 section 3.1.1.2.4."""
+"""Largest number of bytes of one decoded block, RFC 8878 section 3.1.1.2.4."""
 
 Stream = Any
 """A decoder of the standard library: ``decompress(encoded, most)``, ``eof`` and ``unused_data``."""
@@ -154,7 +154,7 @@ def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
 
 
 def _blocks(packed_bytes: Bytes, at: int) -> tuple[int, int]:
-    """Most bytes that the blocks of a frame decode to, and the offset behind the last block."""
+    """Upper bound on the bytes that the blocks of a frame decode to, and the offset behind the last block."""
     total, last = 0, False
     while not last and at + 3 <= len(packed_bytes):
         head = int.from_bytes(packed_bytes[at : at + 3].tobytes(), "little")
@@ -168,7 +168,7 @@ OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Names in numcodecs of the codecs that are decoded here; Zarr decodes any other chain."""
 
 CODEC_BYTES = 6 * 2**20
-"""Most bytes of workspace that any decoder allocates, measured."""
+"""Largest number of bytes of workspace that any decoder allocates, measured."""
 
 TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
 """Bytes that decoders allocate for tables and windows, by codec, measured.
@@ -210,17 +210,18 @@ class Encoding:
 
 
 def encoded_bound(chunk_bytes: int) -> int:
-    """Most bytes that a codec of ``OWN`` produces for a chunk that it cannot compress."""
+    """Upper bound on the bytes that a codec of ``OWN`` produces for a chunk that it cannot compress."""
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
 def decoder_bytes(codec: str, chunk_bytes: int) -> int:
-    """Most bytes of workspace that the decoder of a chunk takes."""
+    """Upper bound on the bytes of workspace that the decoder of a chunk takes."""
     return TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
 
 
 def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, placed: bool = False) -> int:
-    """Most memory that decoding one chunk takes: its encoded bytes, a buffer for it, workspace of the codec.
+    """Upper bound on the memory that decoding one chunk takes: its encoded bytes, a buffer for it, workspace
+    of the codec.
 
     ``encoded`` is the number of encoded bytes; ``encoded_bound`` is used if it is None. A chunk that is
     ``placed`` is decoded straight into its destination. Streams decode in pieces, which are joined before

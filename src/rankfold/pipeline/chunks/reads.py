@@ -36,13 +36,13 @@ IOV_MAX = 1024
 """Buffers that one ``preadv`` takes on Linux and macOS."""
 
 RUN_BYTES = 2**30
-"""Most bytes of one system call."""
+"""Largest number of bytes of one system call."""
 
 SKIP_BYTES = 4096
 """Up to this gap between rows, reading over it costs less than a system call for every row."""
 
 SCRATCH_BYTES = 256 * 1024
-"""Most memory that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
+"""Largest memory that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
 
 
 @contextmanager

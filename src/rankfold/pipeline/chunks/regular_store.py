@@ -33,13 +33,13 @@ METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 """Names of the documents that describe an array or a group."""
 
 MOST_AXES = 64
-"""Most axes of an array; NumPy has no more."""
+"""Largest number of axes of an array; NumPy has no more."""
 
 MOST_CODECS = 32
-"""Most codecs of an array, those within shards included."""
+"""Largest number of codecs of an array, those within shards included."""
 
 MOST_ENTRIES = 1024
-"""Most entries of any list that describes an array, such as the fields of a structured type."""
+"""Largest number of entries of any list that describes an array, such as the fields of a structured type."""
 
 
 WIDEST = 16
@@ -58,7 +58,7 @@ class RegularStore(LocalStore):
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         super().__init__(root, read_only=read_only)
         self._largest: dict[str, int] = {}
-        """Most bytes of a chunk file, by the path of each array whose metadata were read."""
+        """Largest number of bytes of a chunk file, by the path of each array whose metadata were read."""
 
     async def get(
         self,
@@ -142,7 +142,8 @@ def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
 
 
 def largest_chunks(folder: str, document: Any) -> dict[str, int]:
-    """Most bytes of a chunk file, by the path of each array that the document of a folder describes."""
+    """Upper bound on the bytes of a chunk file, by the path of each array that the document of a folder
+    describes."""
     sizes = {
         _joined(folder, path.removesuffix(".zarray")): _largest_chunk(node) for path, node in _nodes(document)
     }
@@ -166,7 +167,8 @@ def _nodes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _largest_chunk(node: Any) -> int | None:
-    """Most bytes of a chunk file of the array that a node describes; None if it describes none."""
+    """Upper bound on the bytes of a chunk file of the array that a node describes; None if it describes
+    none."""
     try:
         if "chunk_grid" in node:
             shape, kind = node["chunk_grid"]["configuration"]["chunk_shape"], node["data_type"]

@@ -89,7 +89,8 @@ class AlleleCounts(Wrapper):
         out[gone.any(axis=2) | ~(calls >= 0).any(axis=2)] = np.nan
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of reading so many counts: that of the store, buffers of calls, masks and counts."""
+        """Upper bound on the memory of reading so many counts: that of the store, buffers of calls, masks and
+        counts."""
         copies, item = self.inner.shape[2], self.inner.dtype.itemsize
         calls = max(REQUEST_BYTES // item, copies * math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements * copies) + calls * (item + 3) + 8 * calls // copies

@@ -397,7 +397,7 @@ VARIABLE = "variable"
 """Key, beside the attributes of an array, of the name of the variable that it is in its file or object."""
 
 LONGEST_ATTRIBUTE = 256
-"""Most characters of such an attribute; a longer one is not kept."""
+"""Largest number of characters of such an attribute; a longer one is not kept."""
 
 Attributes = Mapping[str, str]
 

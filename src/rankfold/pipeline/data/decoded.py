@@ -78,7 +78,8 @@ class DecodedVolume(Wrapper):
         self.meaning.decode(raw, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of reading so many elements: that of the store, a buffer of stored values, masks."""
+        """Upper bound on the memory of reading so many elements: that of the store, a buffer of stored
+        values, masks."""
         item = self.inner.dtype.itemsize
         values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements) + values * (item + 3)

@@ -38,10 +38,10 @@ LARGEST_ITEM = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Bytes of the widest supported type of each kind."""
 
 MOST_BYTES = 2**60
-"""Most bytes of a matrix, or of a chunk; more can only come from a damaged header."""
+"""Largest number of bytes of a matrix, or of a chunk; more can only come from a damaged header."""
 
 MOST_CHUNKS = 2**26
-"""Most chunks along one axis: their edges alone take 512 MiB."""
+"""Largest number of chunks along one axis: their edges alone take 512 MiB."""
 
 
 def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
@@ -273,7 +273,8 @@ class ConvertedSource(Readable):
         convert_into(out, strip, f"{self.name}, rows {rows[0]}:{rows[1]}")
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: a strip of rows in the old type, its checks, and reading it."""
+        """Upper bound on the memory of one ``read_into``: a strip of rows in the old type, its checks, and
+        reading it."""
         strip = self._strip(rows, columns)
         return strip * columns * (self.source.dtype.itemsize + 16) + self.source.read_bytes(strip, columns)
 

@@ -22,7 +22,7 @@ Such rows are long, so memory decides.
 
 
 MOST_EDGES = 2**24
-"""Most edges that are computed: they take 128 MiB."""
+"""Largest number of edges that are computed: they take 128 MiB."""
 
 
 class Even(NamedTuple):

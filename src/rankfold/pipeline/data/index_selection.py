@@ -25,7 +25,7 @@ Selection = str | int | slice | Sequence[str | int | slice] | npt.NDArray[Any] |
 """Selection by a caller: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or None."""
 
 PRINT_LENGTH = 40
-"""Most characters of a selection in the name of a matrix."""
+"""Largest number of characters of a selection in the name of a matrix."""
 
 
 class Part(NamedTuple):

@@ -140,7 +140,8 @@ class WithoutMissing(Wrapper):
             at += count
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: that of the matrix, the buffer, and copies of a few rows."""
+        """Upper bound on the memory of one ``read_into``: that of the matrix, the buffer, and copies of a few
+        rows."""
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         item = self.dtype.itemsize
         wide = max(wide, min(self.chosen.length, FETCH_BYTES // self._item_column()))

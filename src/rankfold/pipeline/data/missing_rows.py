@@ -24,7 +24,7 @@ READ_BYTES = 8 * 2**20
 """Bytes of values that are read and checked together, unless one chunk holds more."""
 
 MOST_NAMES = 4
-"""Most rows that a message names."""
+"""Largest number of rows that a message names."""
 
 LOG = logging.getLogger("rankfold")
 

@@ -43,13 +43,15 @@ PLACE = re.compile(r"[0-9]{1,18}")
 """Pattern of a text label that may be the index of a row or column."""
 
 MOST_LABELS = 2**16
-"""Most labels of an axis that are kept; of more, only a digest is, which shows if two axes are equal."""
+"""Largest number of labels of an axis that are kept; of more, only a digest is, which shows if two axes are
+equal."""
 
 MOST_TEXT = 2**20
-"""Most characters, over all labels of an axis, for which they are kept."""
+"""Largest number of characters, over all labels of an axis, for which they are kept."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-"""Most difference of two coordinates that count as equal, as a share of the largest one along the axis."""
+"""Largest difference of two coordinates that count as equal, as a share of the largest one along
+the axis."""
 
 
 def labels_of(values: Any) -> Array | None:

@@ -79,7 +79,8 @@ def wrappers(source: Source) -> Iterator[Source]:
 
 
 MOST_RUNS = 2**16
-"""Most runs of kept rows or columns that a layout lists; with more, it only states how many there are."""
+"""Largest number of runs of kept rows or columns that a layout lists; with more, it only states how many
+there are."""
 
 
 def columns_in_words(source: Source, columns: Sequence[int]) -> str:

@@ -86,7 +86,8 @@ class RealParts(Wrapper):
         return numbers
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: reading, complex numbers, by columns also copies of parts."""
+        """Upper bound on the memory of one ``read_into``: reading, complex numbers, by columns also copies of
+        parts."""
         rows, columns = (rows, columns // 2 + 1) if self._by_rows else (rows // 2 + 1, columns)
         copies = 1 if self._by_rows else 2
         return self.inner.read_bytes(rows, columns) + copies * rows * columns * self.inner.dtype.itemsize
@@ -147,7 +148,8 @@ class Expanded(Wrapper):
         out[...] = expand(numbers)[first : first + out.shape[0], start : start + out.shape[1]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: reading, the complex numbers, their expanded form in float64."""
+        """Upper bound on the memory of one ``read_into``: reading, the complex numbers, their expanded form
+        in float64."""
         height, width = rows // 2 + 2, columns // 2 + 2
         return self.inner.read_bytes(height, width) + height * width * (self.inner.dtype.itemsize + 4 * 8)
 

@@ -205,7 +205,8 @@ class SelectedSource(Readable, Wrapper):
         return Grid.regular(self._least_columns, self._least_columns, splittable=True)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: that of the matrix, and the buffer unless all is contiguous."""
+        """Upper bound on the memory of one ``read_into``: that of the matrix, and the buffer unless all is
+        contiguous."""
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
             # One row more: a selection may begin anywhere in a chunk.
             return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
@@ -296,7 +297,7 @@ PIECE_NUMBERS = 2**18
 """Number of stored entries that are read at a time, unless a single line has more."""
 
 GAP_NUMBERS = 2**14
-"""Most stored entries between two kept lines that are read along with them, not skipped."""
+"""Largest number of stored entries between two kept lines that are read along with them, not skipped."""
 
 POINTER_LINES = 2**16
 """Number of lines whose pointers are processed together."""
@@ -310,7 +311,8 @@ class SelectedSparse(SelectedSource):
     """Cumulative number of kept entries before each selected line, and in all, (lines + 1,)."""
 
     longest: int
-    """Most stored entries of one selected line in the whole matrix, also those that are not kept."""
+    """Largest number of stored entries of one selected line in the whole matrix, also those that are not
+    kept."""
 
     @property
     def by(self) -> str:
@@ -377,7 +379,7 @@ class SelectedSparse(SelectedSource):
             )
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of ``read_sparse`` in addition to its result.
+        """Upper bound on the memory of ``read_sparse`` in addition to its result.
 
         It takes a piece of the store, its kept part, and the new index of each place.
         """

@@ -66,7 +66,8 @@ class Source(Protocol):
         """
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory one ``read_into`` of that many rows and columns takes in addition to ``out``."""
+        """Upper bound on the memory one ``read_into`` of that many rows and columns takes in addition to
+        ``out``."""
 
     def check(self) -> None:
         """Raise ``ChunkError`` for damage that can be found without reading the data."""
@@ -129,7 +130,8 @@ class CompressedSource(Source, Protocol):
         """
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory that ``read_sparse`` of so many entries takes in addition to its result."""
+        """Upper bound on the memory that ``read_sparse`` of so many entries takes in addition to its
+        result."""
 
 
 def compressed(source: Source) -> CompressedSource | None:
@@ -277,7 +279,7 @@ class Volume(Protocol):
         """
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes`` of so many elements in addition to the output."""
+        """Upper bound on the memory of one ``read_boxes`` of so many elements in addition to the output."""
 
     def check(self) -> None:
         """Raise ``ChunkError`` for damage that can be found without reading the data."""
@@ -290,7 +292,7 @@ class Volume(Protocol):
 
 
 MOST_FILES = 100_000
-"""Most files of a store that are examined, evenly spaced if there are more."""
+"""Largest number of files of a store that are examined, evenly spaced if there are more."""
 
 
 @runtime_checkable

@@ -115,7 +115,7 @@ def _list_axes(axes: tuple[str, ...], shape: Sequence[int]) -> str:
 
 
 PIECE_BYTES = 1024
-"""Most memory of the views and spans of one box."""
+"""Largest memory of the views and spans of one box."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,7 +177,8 @@ class StackedSource(Readable, Wrapper):
             self.inner.read_boxes(pieces)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` in addition to ``out``: that of the volume, and a few views."""
+        """Upper bound on the memory of one ``read_into`` in addition to ``out``: that of the volume, and a
+        few views."""
         boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
         return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 

@@ -80,7 +80,7 @@ class Cut:
 
 
 MOST_STREAMS = 256
-"""Most streams of panels with much work, where sums are small."""
+"""Largest number of streams of panels with much work, where sums are small."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
@@ -244,11 +244,12 @@ Pointers = Callable[[int, int], npt.NDArray[np.int64]]
 or columns if the store is by columns), and before line ``bottom``."""
 
 PANEL_NUMBERS = 2**20
-"""Most stored entries of a panel: its results by line, and the entries in another order, stay in cache."""
+"""Largest number of stored entries of a panel: its results by line, and the entries in another order, stay in
+cache."""
 
 PANEL_LINES = 2**14, 2**16
-"""Most lines of a panel: the first value; or more, up to the second, while a panel has fewer stored entries
-than ``NUMBERS_PER_PLACE`` for each index of the short side."""
+"""Largest number of lines of a panel: the first value; or more, up to the second, while a panel has fewer
+stored entries than ``NUMBERS_PER_PLACE`` for each index of the short side."""
 
 NUMBERS_PER_PLACE = 2
 """Stored entries wanted for each index of the short side, since each index costs a look in every panel."""
@@ -334,7 +335,8 @@ def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _most_lines(lines: int, places: int, numbers: int) -> int:
-    """Most lines of a panel, for this many lines, indices of the short side, and stored entries."""
+    """Largest number of lines of a panel, for this many lines, indices of the short side, and stored
+    entries."""
     tall = lines * min(NUMBERS_PER_PLACE * places, PANEL_NUMBERS) // max(numbers, 1)
     return min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
 

@@ -70,7 +70,7 @@ class Fold(Protocol):
 
     @property
     def device_bytes(self) -> int:
-        """Most memory that the fold takes on a device, if it has code for one."""
+        """Upper bound on the memory that the fold takes on a device, if it has code for one."""
 
 
 # Declared folds ---------------------------------------------------------------------------------
@@ -189,7 +189,8 @@ class DeclaredFold:
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory of a segment: a workspace, and two accumulators, which a merge holds besides it."""
+        """Upper bound on the memory of a segment: a workspace, and two accumulators, which a merge holds
+        besides it."""
         buffers = sum(each.nbytes for each in self.buffers().values())
         return buffers + self.temporary_bytes + 2 * self.accumulator_bytes
 
@@ -200,7 +201,7 @@ class DeclaredFold:
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device: buffers, additional bytes of steps, and one set of sums."""
+        """Upper bound on the memory of a device: buffers, additional bytes of steps, and one set of sums."""
         rooms = [*self.buffers().values(), *(each for each in self.sums().values() if not each.on_host)]
         return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.temporary_bytes
 

@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 _STATUS = Path("/proc/self/status")
 _MEMINFO = Path("/proc/meminfo")
 FIELDS_BYTES = 2**16
-"""Most bytes that are read of such files, which are some thousand bytes long."""
+"""Largest number of bytes that are read of such files, which are some thousand bytes long."""
 
 
 def anonymous_bytes() -> int | None:

@@ -70,7 +70,7 @@ class PairFold(Protocol):
         """Names of sums that stay on the device they are computed on."""
 
     def device_bytes(self, rows: int) -> int:
-        """Most memory of a device in a task that holds ``rows`` rows."""
+        """Upper bound on the memory of a device in a task that holds ``rows`` rows."""
 
     def start(self, block: int) -> State:
         """Accumulator (results so far) of a block that has not been compared with any."""

@@ -38,20 +38,21 @@ TARGET_BLOCKS = 16
 """Least number of blocks of a matrix with enough rows: with two, a second thread has nothing to do."""
 
 MOST_BLOCKS = 8192
-"""Most blocks, and so files of accumulators."""
+"""Largest number of blocks, and so files of accumulators."""
 
 TARGET_TASKS = 64
 """Number of tasks up to which a block gets more accumulators, if there are blocks to share among them."""
 
 FEW = 8
-"""Most groups for each task at once with which groups meet in a tournament."""
+"""Largest number of groups for each task at once with which groups meet in a tournament."""
 
 GROUPS_PER_THREAD = 2, 4
 """Groups for each thread, at least and if possible. With twice as many groups as threads all threads are
 busy; with more, the last round is short."""
 
 MOST_TASKS = 100_000
-"""Most tasks of a sweep, one for each pair of groups, as far as twice as many groups as threads allow."""
+"""Largest number of tasks of a sweep, one for each pair of groups, as far as twice as many groups as threads
+allow."""
 
 
 def block_edges(grid: Grid, columns: int) -> Int64:

@@ -94,7 +94,7 @@ class Run:
     """Additional facts on this attempt."""
 
     worker_bytes: int = 0
-    """Most memory that a worker process held above its baseline, in this attempt."""
+    """Peak memory that a worker process held above its baseline, in this attempt."""
 
     written: Ledger = field(default_factory=Ledger)
     """Record (ledger) of the files that sweeps wrote to scratch and into the result, with checksums."""

@@ -82,7 +82,7 @@ class Total:
     """True if an earlier attempt made it."""
 
     peak_bytes: int = 0
-    """Most memory that a worker process held above its baseline."""
+    """Peak memory that a worker process held above its baseline."""
 
 
 @dataclass(frozen=True, slots=True)

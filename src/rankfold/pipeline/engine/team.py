@@ -70,7 +70,8 @@ REGROUP_SECONDS = 60.0
 """Seconds after which a team that is too small begins again with processes that have joined."""
 
 PATIENCE_SECONDS = 1800.0
-"""Most seconds that a task waits for one message. Reached only where nobody is left to stop it."""
+"""Largest number of seconds that a task waits for one message. Reached only where nobody is left to stop
+it."""
 
 
 class Work(Protocol):
@@ -123,7 +124,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TeamReport:
-    """Most memory, and first error, of the processes of a team."""
+    """Peak memory, and first error, of the processes of a team."""
 
     peak_bytes: int = 0
     error: Exception | None = None

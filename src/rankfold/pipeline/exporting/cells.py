@@ -61,7 +61,7 @@ FACTS = "uns/rankfold/"
 
 
 LOOKS = 16
-"""Most rows, or entries of a vector, that go into the digest of an element (``mark_of``)."""
+"""Largest number of rows, or entries of a vector, that go into the digest of an element (``mark_of``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,11 @@ TABLES = (*SEPARATORS, ".parquet")
 """Suffixes of table files."""
 
 TABLE_ROWS = 2**16
-"""Most rows of a table that are written at a time."""
+"""Largest number of rows of a table that are written at a time."""
 
 TABLE_NUMBERS = 2**25
-"""Most numbers of a table that are written at a time, at least one row: above 512 columns they bound rows."""
+"""Largest number of numbers of a table that are written at a time, at least one row: above 512 columns they
+bound rows."""
 
 UNNAMED = ("row", "column")
 """Names of axes that are not used as the name of the index of a frame."""

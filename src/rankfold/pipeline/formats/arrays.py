@@ -234,7 +234,8 @@ class SparseSource(Readable, InMemory):
             np.copyto(out, part.toarray())
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one read: the selected part, and its dense copy if ``out`` is not contiguous."""
+        """Upper bound on the memory of one read: the selected part, and its dense copy if ``out`` is not
+        contiguous."""
         return rows * columns * self.dtype.itemsize + min(rows * columns, self.nnz) * 16
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:

@@ -16,7 +16,7 @@ from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.text import Lines, shell_words
 
 MOST_ARRAYS = 12
-"""Most arrays of a store that are described."""
+"""Largest number of arrays of a store that are described."""
 
 MIDNIGHT = "T00:00:00"
 """End of the label of a date at midnight, which is not shown."""

@@ -53,7 +53,7 @@ POINTERS = 2**16
 
 
 def spread_bytes(lines: int) -> int:
-    """Most memory to read so many lines densely: pointers, and one piece of stored entries.
+    """Upper bound on the memory to read so many lines densely: pointers, and one piece of stored entries.
 
     Memory that decoding chunks of the stored vectors takes is not included.
     """
@@ -61,7 +61,8 @@ def spread_bytes(lines: int) -> int:
 
 
 def entry_bytes(lines: int, numbers: int) -> int:
-    """Most memory to read ``numbers`` entries of ``lines`` lines sparsely, in addition to the result.
+    """Upper bound on the memory to read ``numbers`` entries of ``lines`` lines sparsely, in addition to the
+    result.
 
     Memory that decoding chunks of the stored vectors takes is not included.
     """
@@ -165,7 +166,8 @@ class CsrSource(Readable):
         return indices
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of a dense read: pointers, a piece of entries to scatter, and decoding of a chunk."""
+        """Upper bound on the memory of a dense read: pointers, a piece of entries to scatter, and decoding of
+        a chunk."""
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
         return vectors + spread_bytes(rows if self.by == "rows" else columns)
 
@@ -187,7 +189,8 @@ class CsrSource(Readable):
         return Csr(pointers, indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of a sparse read: pointers, a piece of entries and its checks, decoding of a chunk."""
+        """Upper bound on the memory of a sparse read: pointers, a piece of entries and its checks, decoding
+        of a chunk."""
         vectors = max(v.read_bytes(1, min(numbers, ENTRIES)) for v in (self.data, self.indices, self.indptr))
         return vectors + entry_bytes(self.shape[0 if self.by == "rows" else 1], numbers)
 

@@ -108,7 +108,7 @@ class DaskSource(Readable, Matrix, DaskBlocks):
         return int(rows), int(columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` in addition to ``out``."""
+        """Upper bound on the memory of one ``read_into`` in addition to ``out``."""
         return self._computed_bytes
 
 
@@ -176,7 +176,8 @@ class DaskSparse(DaskSource):
         return Csr(pointers.astype(index), indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of a sparse read: the fullest block as computed and sorted, the part read, pointers."""
+        """Upper bound on the memory of a sparse read: the fullest block as computed and sorted, the part
+        read, pointers."""
         edges = block_edges(self.array.chunks[self._axis])
         fullest = int(np.diff(self.ends[edges]).max())
         return 3 * fullest * (self.dtype.itemsize + 8) + 4 * 8 * int(np.diff(edges).max())
@@ -195,7 +196,7 @@ class DaskVolume(DaskBlocks):
         return tuple(int(length) for length in self.array.shape)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes`` in addition to its destinations."""
+        """Upper bound on the memory of one ``read_boxes`` in addition to its destinations."""
         return self._computed_bytes
 
 

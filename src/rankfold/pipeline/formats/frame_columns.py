@@ -97,7 +97,7 @@ class FrameVolume:
                 out[:, number - left] = values
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: reading a column, and the column in its own type."""
+        """Upper bound on the memory of one read: reading a column, and the column in its own type."""
         return max(part.read_bytes(elements) + elements * part.dtype.itemsize for part in self.parts)
 
     def check(self) -> None:

@@ -146,7 +146,7 @@ class Hdf5Volume:
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: what is read at once, and a chunk as stored and decoded."""
+        """Upper bound on the memory of one read: what is read at once, and a chunk as stored and decoded."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.filters else 0
         request = max(chunk, min(REQUEST_BYTES, elements * item))
@@ -405,7 +405,7 @@ class Hdf5Vector(Vector):
         self.volume.read_boxes([Piece((columns,), out[0])])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one read of ``columns`` elements."""
+        """Upper bound on the memory of one read of ``columns`` elements."""
         return self.volume.read_bytes(columns)
 
     def check(self) -> None:

@@ -40,7 +40,7 @@ OLD_ENCODINGS = {"csr": "rows", "csc": "columns"}
 """Axis whose lines are stored contiguously, by AnnData's name of the layout before version 0.7."""
 
 MOST_LINKS = 16
-"""Most links that are followed to a matrix, as by HDF5."""
+"""Largest number of links that are followed to a matrix, as by HDF5."""
 
 NO_NUMBERS = ("char", "cell", "struct", "function_handle", "string", "table")
 """Classes of MATLAB that are not arrays of numbers."""

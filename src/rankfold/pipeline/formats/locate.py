@@ -22,7 +22,7 @@ from rankfold.pipeline.outputs import require_finished
 from rankfold.pipeline.regular import is_regular, read_json
 
 MOST_NAMES = 8
-"""Most arrays that a message names."""
+"""Largest number of arrays that a message names."""
 
 SPARSE = ("csr_matrix", "csc_matrix")
 """Values of AnnData's attribute ``encoding-type`` for groups that are sparse matrices."""

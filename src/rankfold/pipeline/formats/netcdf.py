@@ -163,7 +163,7 @@ It holds values as stored, with NaN, and scaled, and heaps keep some of what was
 """
 
 CACHE_BYTES = 64 * 2**20
-"""Most bytes of the chunk cache that the netCDF library allocates by default."""
+"""Largest number of bytes of the chunk cache that the netCDF library allocates by default."""
 
 OVERHEAD_BYTES = 4 * 2**20
 """Bytes of memory that the netCDF library and xarray take in addition."""
@@ -292,7 +292,8 @@ class XarrayVolume(Named):
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: its values in every state of decoding, and the cache of the library."""
+        """Upper bound on the memory of one read: its values in every state of decoding, and the cache of the
+        library."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
         cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0

@@ -151,7 +151,8 @@ class NpySource(Readable, Matrix, NpyArray):
     shape: tuple[int, int]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one read: little in C order; in Fortran order also a buffer of columns."""
+        """Upper bound on the memory of one read: little in C order; in Fortran order also a buffer of
+        columns."""
         buffer = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
         return SCRATCH_BYTES + (buffer if self.fortran else 0)
 
@@ -192,7 +193,7 @@ class NpyVolume(NpyArray):
         NpyArray.read_boxes(self, pieces)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: a buffer to transpose numbers."""
+        """Upper bound on the memory of one read: a buffer to transpose numbers."""
         return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
 
     def _header(self) -> tuple[tuple[int, ...], bool]:

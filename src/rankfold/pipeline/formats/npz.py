@@ -137,7 +137,8 @@ def _begin(path: str, member: Member) -> int:
 
 
 FEW_BYTES = 4096
-"""Most bytes of a member that is read whole: the name of a sparse layout, and a shape, take less."""
+"""Largest number of bytes of a member that is read whole: the name of a sparse layout, and a shape, take
+less."""
 
 LAYOUTS = {"csr": "rows", "csc": "columns"}
 """The axis whose lines are stored contiguously, by SciPy's name of the layout."""

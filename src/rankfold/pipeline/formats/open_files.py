@@ -46,7 +46,7 @@ from rankfold.pipeline.formats.locate import (
 from rankfold.pipeline.regular import is_regular, require_regular
 
 MOST_NAMES = 8
-"""Most datasets that a message names."""
+"""Largest number of datasets that a message names."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of every dataset by its path in the file."""

@@ -116,7 +116,7 @@ class BedSource(Readable, Matrix):
                 out[top - lines[0] : bottom - lines[0], first - across[0] : last - across[0]] = part
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one read: a block of bytes as stored, and unpacked."""
+        """Upper bound on the memory of one read: a block of bytes as stored, and unpacked."""
         packed = min(BLOCK_BYTES, (rows + 8) * (columns + 8) // 4)
         return SCRATCH_BYTES + (1 + CALLS_BYTES) * (packed + packed // 8)
 

@@ -61,7 +61,7 @@ REQUEST_BYTES = 32 * 2**20
 """Chunks smaller than this are fetched together, at the same time."""
 
 MOST_INDEXES = 1024
-"""Most shards whose indexes are fetched to count the chunks that they lack."""
+"""Largest number of shards whose indexes are fetched to count the chunks that they lack."""
 
 OVERHEAD_BYTES = 8 * 2**20
 """Bytes of memory that connections, tasks and futures of requests take."""
@@ -104,7 +104,8 @@ class RemoteVolume(Layout):
                 self._fetch(request)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one read: chunks of one request as fetched, in stages of decoding, and decoded.
+        """Upper bound on the memory of one read: chunks of one request as fetched, in stages of decoding, and
+        decoded.
 
         See ``ZarrSource.read_bytes``.
         """
@@ -330,7 +331,7 @@ DOCUMENTS = ("zarr.json", ".zarray")
 """Documents that hold the metadata of an array, in versions 3 and 2."""
 
 MOST_NAMES = 8
-"""Most arrays that a message names."""
+"""Largest number of arrays that a message names."""
 
 LOOKED_AT = 2000
 """Number of objects that are listed to find arrays for a message."""

@@ -158,7 +158,7 @@ class Series(Readable):
             self._in_type(part).read_into(out[slice(*at)], own, columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: parts are read one after the other."""
+        """Upper bound on the memory of one ``read_into``: parts are read one after the other."""
         parts = map(self._in_type, self.parts)
         return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in parts)
 
@@ -241,7 +241,8 @@ class SparseSeries(Series):
         return rows
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of a sparse read: that of a part, and its entries before they are concatenated."""
+        """Upper bound on the memory of a sparse read: that of a part, and its entries before they are
+        concatenated."""
         most = max(require_compressed(part).sparse_bytes(numbers) for part in self.parts)
         return most + numbers * (self.dtype.itemsize + 16)
 

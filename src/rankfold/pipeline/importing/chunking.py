@@ -53,7 +53,8 @@ WRITE_OVERHEAD = 8 * 2**20
 MOST_THREADS = 8
 
 MOST_TILES = 2**20
-"""Most tiles along an axis for which decodings are counted: further ones are assumed to be alike."""
+"""Largest number of tiles along an axis for which decodings are counted: further ones are assumed to be
+alike."""
 
 
 @dataclass(frozen=True, slots=True)

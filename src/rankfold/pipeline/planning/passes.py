@@ -28,7 +28,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS, part_counts
 
 BLAS_BYTES = 24 * 2**20
-"""Most bytes of packing buffers that a thread of OpenBLAS touches in our products."""
+"""Largest number of bytes of packing buffers that a thread of OpenBLAS touches in our products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Pass:
     writes_bytes: int
     flops: float
     segment_bytes: int
-    """Most memory of one segment, with a workspace and two accumulators; a merge takes its place."""
+    """Largest memory of one segment, with a workspace and two accumulators; a merge takes its place."""
 
     tasks: int
     streams: int
@@ -72,7 +72,7 @@ class Pass:
     """Bytes that the driver keeps in memory during the sweep, besides those of segments."""
 
     device_bytes: int = 0
-    """Most memory of a GPU; 0 if the sweep does not run on one."""
+    """Largest memory of a GPU; 0 if the sweep does not run on one."""
 
     exchange_bytes: int = 0
     """Bytes that each worker reads from others in the whole pass."""
@@ -100,7 +100,8 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
 
 
 def blas_bytes(longest_side: int, operand_bytes: int = BLAS_BYTES) -> int:
-    """Most bytes that a thread of OpenBLAS packs of operands with at most these sides and bytes.
+    """Upper bound on the bytes that a thread of OpenBLAS packs of operands with at most these sides and
+    bytes.
 
     Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
     to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors),
@@ -120,7 +121,8 @@ SAVED_BYTES = 16 * 2**20
 
 
 def sweep_bytes(sweep: Pass, concurrency: int) -> int:
-    """Most memory of a sweep, without BLAS, in a process that runs ``concurrency`` segments at once.
+    """Upper bound on the memory of a sweep, without BLAS, in a process that runs ``concurrency`` segments at
+    once.
 
     There are no more segments than streams. Merges begin when all streams have ended, as many at once as
     there are groups of ``FAN_IN`` streams; one stream is not merged.
@@ -135,7 +137,7 @@ def sweep_bytes(sweep: Pass, concurrency: int) -> int:
 
 
 def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> int:
-    """Most memory of a process: in one of its sweeps, or in the algebra between them.
+    """Upper bound on the memory of a process: in one of its sweeps, or in the algebra between them.
 
     BLAS keeps its packing buffers, for as many threads as ever called it at once.
     """

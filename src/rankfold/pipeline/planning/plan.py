@@ -43,7 +43,7 @@ class Plan:
     panel_rows: int
     passes: tuple[Pass, ...]
     most_passes: int
-    """Most sweeps over the matrix; a method that stops on its tolerance may make fewer."""
+    """Largest number of sweeps over the matrix; a method that stops on its tolerance may make fewer."""
 
     likely_passes: int
     concurrency: int
@@ -55,7 +55,7 @@ class Plan:
 
     driver_bytes: int
     peak_bytes: int
-    """Most memory of one worker process above its baseline."""
+    """Largest memory of one worker process above its baseline."""
 
     budget_bytes: int
     scratch_bytes: int
@@ -64,7 +64,7 @@ class Plan:
     """Bytes of checkpoints and results of links of a chain, which stay until the result is complete."""
 
     useful_workers: int
-    """Most workers that have something to do; see also ``scaling``."""
+    """Largest number of workers that have something to do; see also ``scaling``."""
 
     seconds: float | None
     decided_by: str = ""
@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a GPU, without what its libraries take."""
+        """Upper bound on the memory of a GPU, without what its libraries take."""
         return max((p.device_bytes for p in self.passes), default=0) if self.device != "cpu" else 0
 
     @property

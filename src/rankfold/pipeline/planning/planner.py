@@ -67,7 +67,7 @@ class FittedSweeps:
     driver_bytes: int
     checkpoint_bytes: int
     most_at_once: int
-    """Most tasks of any sweep that can run at the same time, in all processes."""
+    """Largest number of tasks of any sweep that can run at the same time, in all processes."""
 
     grain_rows: int
     panel_rows: int
@@ -262,7 +262,7 @@ class PlannedFold(Fold, Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory of one segment, including the two accumulators that a merge holds."""
+        """Upper bound on the memory of one segment, including the two accumulators that a merge holds."""
 
 
 def one_sweep(

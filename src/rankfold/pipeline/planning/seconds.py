@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 PROBE_BYTES = 32 * 2**20
-"""Most bytes of a panel that is read to measure its speed; native chunks are read whole up to twice that, and
-nothing is read of stores with larger ones."""
+"""Largest number of bytes of a panel that is read to measure its speed; native chunks are read whole up to
+twice that, and nothing is read of stores with larger ones."""
 
 PROBE_SECONDS = 0.1
 """Seconds above which a panel is not read again; a faster one is, since its pages are new the first time."""

@@ -51,7 +51,8 @@ BLOCK_BYTES = 2**20
 """Bytes of rows, in the working type, that go through the steps together."""
 
 TEMPORARIES = 6
-"""Most float64 arrays, each with as many values as such a block, that steps allocate in addition."""
+"""Largest number of float64 arrays, each with as many values as such a block, that steps allocate in
+addition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -125,7 +126,8 @@ class PreparedSource(Readable, SamePlaces):
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: reading, raw values, and temporary arrays of steps."""
+        """Upper bound on the memory of one ``read_into``: reading, raw values, and temporary arrays of
+        steps."""
         width = self.shape[1] if self.takes_rows else columns
         # Buffers of a thread are an eighth larger than what was asked for.
         raw = rows * width * self.inner.dtype.itemsize * 9 // 8
@@ -217,8 +219,8 @@ class PreparedSparse(PreparedSource):
         return stored
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory of reading ``numbers`` stored values: raw ones, sorted copies,
-        temporary arrays of steps.
+        """Upper bound on the memory of reading ``numbers`` stored values: raw ones, sorted copies, temporary
+        arrays of steps.
         """
         lines = self.shape[0 if self.by == "rows" else 1]
         copies = numbers * (self.inner.dtype.itemsize + self.dtype.itemsize + 16)

@@ -35,7 +35,7 @@ JOURNAL = "journal.jsonl"
 """Name of the merged journal in the folder of a run that has ended."""
 
 MOST_BYTES, LONGEST_LINE = 2**26, 2**16
-"""Most bytes that are read of a journal, and of a line in it."""
+"""Largest number of bytes that are read of a journal, and of a line in it."""
 
 END_OF_TIME = 1e11
 """Seconds since 1970 beyond which the time of a line is invalid."""

@@ -35,10 +35,10 @@ COMPARISON = ContextVar("COMPARISON", default=False)
 """True if each check of a result compares checksums, whatever the size of the result."""
 
 SMALL_BYTES = 2**26
-"""Most bytes of a result whose checksums are always compared: it takes 20 ms."""
+"""Largest number of bytes of a result whose checksums are always compared: it takes 20 ms."""
 
 PRINT_LENGTH = 3
-"""Most damaged files that a message names."""
+"""Largest number of damaged files that a message names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
-"""Most bytes of an array that is read whole, as a NumPy array; larger ones are read when they are used."""
+"""Largest number of bytes of an array that is read whole, as a NumPy array; larger ones are read when they
+are used."""
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:

@@ -30,7 +30,8 @@ class Numbers:
     result_bytes: int
     tasks: int
     files: int | None
-    """Most files of the result: chunks and their metadata; None if that is unknown before the run."""
+    """Largest number of files of the result: chunks and their metadata; None if that is unknown before the
+    run."""
 
     def as_dict(self) -> dict[str, Any]:
         """The costs by name, for JSON."""
@@ -61,7 +62,8 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
 
 
 def files_of(work: Task | Importing) -> int | None:
-    """Most files of a result: one for each chunk, metadata of each array and of the group, and a manifest.
+    """Largest number of files of a result: one for each chunk, metadata of each array and of the group, and a
+    manifest.
 
     None for an import whose shape is unknown.
     """

@@ -116,7 +116,7 @@ that a command runs in.
 
 
 MOST_STAGES = 256
-"""Most stages of one workflow; a parameter sweep may run a stage several times."""
+"""Largest number of stages of one workflow; a parameter sweep may run a stage several times."""
 
 # Reading ------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Workflow:
         )
 
     def keeps(self, step: StageNode) -> int:
-        """Most results of a step to keep, including the newest."""
+        """Largest number of results of a step to keep, including the newest."""
         return self.flow.keep if step.stage.keep is None else step.stage.keep
 
     def check_plan(self) -> list[StagePlan]:

@@ -19,7 +19,7 @@ from rankfold.workflows.reports.history import History
 from rankfold.workflows.reports.measures import QUALITIES, read_bytes
 
 MOST_STAGES = 6
-"""Most stages that are listed by name."""
+"""Largest number of stages that are listed by name."""
 
 
 def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: float) -> str:

@@ -18,7 +18,7 @@ from rankfold.settings.yaml_file import no_such
 from rankfold.workflows.operations.running import RUN, Work, with_parts
 
 NEWEST = 8
-"""Most logs of workers that are shown for a run; a long run has as many logs as it had jobs."""
+"""Largest number of logs of workers that are shown for a run; a long run has as many logs as it had jobs."""
 
 POLL_SECONDS = 0.5
 
@@ -26,7 +26,7 @@ ASK_SECONDS = 5.0
 """Seconds between two checks that a process or job still runs."""
 
 LOOK_BYTES = 2**22
-"""Most bytes of a growing log that are read at a time."""
+"""Largest number of bytes of a growing log that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)

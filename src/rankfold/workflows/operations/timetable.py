@@ -34,7 +34,8 @@ INTERVALS = {
 }
 
 YEARS = 41
-"""Most years to search for the next time: the 29th of February on a Sunday may be forty years away."""
+"""Largest number of years to search for the next time: the 29th of February on a Sunday may be forty years
+away."""
 
 
 @dataclass(frozen=True, slots=True)

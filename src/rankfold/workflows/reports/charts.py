@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOSS_COLOR = "#c1121f"
 
 LANES = 48
-"""Most lines of bars in a timeline."""
+"""Largest number of lines of bars in a timeline."""
 
 SIGN = 13
 """Width of a character of a label, in pixels."""

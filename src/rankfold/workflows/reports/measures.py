@@ -219,7 +219,7 @@ def _of_sweep(stage: History, sweep: str) -> list[Segment]:
 
 
 def at_once(segments: Sequence[Segment]) -> int:
-    """Most segments that ran at the same time; 0 if there are none."""
+    """Largest number of segments that ran at the same time; 0 if there are none."""
     steps = sorted([(one.began, 1) for one in segments] + [(one.ended or 0.0, -1) for one in segments])
     return max(itertools.accumulate(step for _, step in steps), default=0)
 

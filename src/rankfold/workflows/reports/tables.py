@@ -18,7 +18,7 @@ from rankfold.workflows.reports.history import preparation
 from rankfold.workflows.reports.measures import group_sweeps
 
 EVENTS = 40
-"""Most events of workers that the page lists; all are in its JSON."""
+"""Largest number of events of workers that the page lists; all are in its JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ MARGIN = 2.0**-48
 """Margin of a slope: above its rounding error, and below the least difference of two slopes."""
 
 MOST_STRICT = 2**22
-"""Most bits of a row for which different slopes differ by more than ``MARGIN``."""
+"""Largest number of bits of a row for which different slopes differ by more than ``MARGIN``."""
 
 HAMMING = int(SetMetric.HAMMING)
 

@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = 512
-"""Most rows of either side that are compared at once: their words and lists stay in cache."""
+"""Largest number of rows of either side that are compared at once: their words and lists stay in cache."""
 
 Index = np.uint64
 ONE, TWO, THREE = Index(1), Index(2), Index(3)

@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 2**24
-"""Most stored entries of a row for which float32 counts shared members exactly."""
+"""Largest number of stored entries of a row for which float32 counts shared members exactly."""
 
 
 def meet_sets(

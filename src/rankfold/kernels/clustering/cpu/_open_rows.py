@@ -20,7 +20,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = 256
-"""Most open rows in a tile: with the centers they stay in second-level cache."""
+"""Largest number of open rows in a tile: with the centers they stay in second-level cache."""
 
 SHRINK, LEAST_BOUND = np.float32(1 - MARGIN), np.float32(2 * SMALLEST)
 """Factor that rounds a lower bound down, and the value below which a lower bound becomes 0."""

@@ -13,7 +13,7 @@ THREADS = 128
 """Threads of a block."""
 
 IN_REGISTERS = 3
-"""Most dimensions of a vector that a thread has in registers."""
+"""Largest number of dimensions of a vector that a thread has in registers."""
 
 
 def known_width(width: int) -> int:

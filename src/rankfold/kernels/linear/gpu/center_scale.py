@@ -16,7 +16,7 @@ RUN_ROWS = 256
 """Rows that a thread adds up; sums of runs are added up in order."""
 
 GRID_Y = 65535
-"""Most blocks of a launch along its second axis."""
+"""Largest number of blocks of a launch along its second axis."""
 
 
 def measure(x: Array, shift: Array, pow2_scale: float) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ Array = Any
 PACKAGE = __package__
 THREADS = 128
 SHARES = 16
-"""Most blocks of threads that the buckets are divided among."""
+"""Largest number of blocks of threads that the buckets are divided among."""
 
 
 def add_to_buckets(d: Array, buckets: Array, factors: Array, *, sums: Array) -> None:

@@ -19,7 +19,7 @@ Int64 = npt.NDArray[np.int64]
 Index = np.uint64
 
 STACK = 64
-"""Most nodes on the stack of a search: one for each level, and one more."""
+"""Largest number of nodes on the stack of a search: one for each level, and one more."""
 
 
 @part

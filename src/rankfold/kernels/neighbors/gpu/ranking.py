@@ -20,7 +20,7 @@ WARPS = 4
 """Warps of a block of threads, each with a row of its own."""
 
 MOST = 1024
-"""Most thresholds of a row that are counted in one launch; more of them take several."""
+"""Largest number of thresholds of a row that are counted in one launch; more of them take several."""
 
 
 def rank_rows(

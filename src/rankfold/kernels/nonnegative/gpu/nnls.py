@@ -93,7 +93,7 @@ BLOCKS = 1024
 """Rows that are solved at once where factors are in device memory."""
 
 SHARED_BYTES = 96 << 10
-"""Most bytes of shared memory for a row: beyond that its factor is in device memory."""
+"""Largest number of bytes of shared memory for a row: beyond that its factor is in device memory."""
 
 
 def solve_rows(gram: Array, b: Array, *, w: Array, upper: float = np.inf, simplex: bool = False) -> None:

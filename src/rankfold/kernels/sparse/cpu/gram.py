@@ -26,7 +26,8 @@ BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
 entry, of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core,
 used only for the choice."""
 DENSE_NUMBERS, LEAST_ROWS = 2**22, 512
-"""Most entries of dense columns at a time, few enough for scratch; least rows at a time, enough for BLAS."""
+"""Largest number of entries of dense columns at a time, few enough for scratch; least rows at a time, enough
+for BLAS."""
 SLAB = SLAB_BYTES // 8
 
 

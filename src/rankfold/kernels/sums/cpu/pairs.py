@@ -34,7 +34,7 @@ from rankfold.kernels.sums.pairs import GROUP
 Float64 = npt.NDArray[np.float64]
 
 FEW = 3
-"""Most columns of points for which loops over columns are written out."""
+"""Largest number of columns of points for which loops over columns are written out."""
 
 
 def sum_pairs(

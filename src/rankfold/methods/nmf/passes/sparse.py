@@ -91,7 +91,8 @@ class OverStoredFactors(OverStoredNumbers):
 
     @property
     def longest_side(self) -> int:
-        """Most rows or columns of an operand of BLAS: that of the Gram matrix of lines solved together."""
+        """Largest number of rows or columns of an operand of BLAS: that of the Gram matrix of lines solved
+        together."""
         return max(self.grain_lines, self.after.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:

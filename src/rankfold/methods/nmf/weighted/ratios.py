@@ -43,7 +43,8 @@ Float64 = npt.NDArray[np.float64]
 
 
 PAIR_BYTES = 2**26
-"""Most bytes of products of every two rows of the short factor to start rows by weighted least squares."""
+"""Largest number of bytes of products of every two rows of the short factor to start rows by weighted least
+squares."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class ScaledRows(SamePlaces):
         return self.inner if self.inner.dtype == self.dtype else ConvertedSource(self.inner, self.dtype)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``."""
+        """Upper bound on the memory of one ``read_into``."""
         return max(self._numbers().read_bytes(rows, columns), self.weights.read_bytes(rows))
 
     def fingerprint(self) -> str:
@@ -155,7 +155,7 @@ class ScaledSparseRows(ScaledRows):
         return Csr(part.indptr, part.indices, data.astype(self.dtype))
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory for reading that many stored numbers, in addition to the numbers."""
+        """Upper bound on the memory for reading that many stored numbers, in addition to the numbers."""
         rows = self.shape[0] if self.by == "columns" else 0
         return self.inner.sparse_bytes(numbers) + numbers * (self.inner.dtype.itemsize + 3 * 8) + 32 * rows
 

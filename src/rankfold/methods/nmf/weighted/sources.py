@@ -126,7 +126,8 @@ class PairedSource(Wrapper):
         return panel[: self.inner.shape[0]], panel[self.inner.shape[0] :]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``, which reads matrix and weights one after the other."""
+        """Upper bound on the memory of one ``read_into``, which reads matrix and weights one after the
+        other."""
         half = (rows, self.inner.shape[1]) if self._by_rows else (self.inner.shape[0], columns)
         return max(each.read_bytes(*half) for each in (self._numbers, self._counts))
 
@@ -226,7 +227,8 @@ class ZeroFilled(SamePlaces):
         return min(rows, max(least, STRIP_BYTES // max(1, columns * source.dtype.itemsize)))
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: a strip of weights, a mask, and the memory of reading."""
+        """Upper bound on the memory of one ``read_into``: a strip of weights, a mask, and the memory of
+        reading."""
         own = self.inner.read_bytes(rows, columns) + rows * columns * self.weights.ignore
         if self.weights.source is None:
             return own

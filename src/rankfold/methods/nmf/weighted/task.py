@@ -207,10 +207,10 @@ LARGEST_SHARE, FEW_ROWS = 8, 1024
 """The sample has at most one row in ``LARGEST_SHARE``, or ``FEW_ROWS`` rows if that is more."""
 
 LARGEST_BYTES = 2**25
-"""Most bytes of the sample in float64."""
+"""Largest number of bytes of the sample in float64."""
 
 LARGEST_SUMS = 2**28
-"""Most bytes of Gram matrices of the short side, of which memory holds a few copies."""
+"""Largest number of bytes of Gram matrices of the short side, of which memory holds a few copies."""
 
 FEWEST_ROWS = 8
 """Least rows of a sample for each component: fewer do not improve the short factor."""

@@ -25,7 +25,7 @@ from rankfold.pipeline.errors import DataError
 Array = npt.NDArray[Any]
 
 BLOCK_NUMBERS = 2**20
-"""Most stored weights of a block, unless a single row has more."""
+"""Largest number of stored weights of a block, unless a single row has more."""
 
 POINTERS = 2**18
 """Rows whose pointers are read at a time."""

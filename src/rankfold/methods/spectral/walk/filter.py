@@ -56,10 +56,10 @@ NARROWEST, WIDEST = 8, 32
 two: as many columns are multiplied at a time."""
 
 GROWTH = 10.0
-"""Most growth of the last wanted vector by a filter, relative to unwanted ones."""
+"""Largest growth of the last wanted vector by a filter, relative to unwanted ones."""
 
 LONGEST = 1e8
-"""Most growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
+"""Largest growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
 
 LEAST_STEPS = 2
 MOST_STEPS = 2000

@@ -63,8 +63,8 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SQUARES_BYTES = 2**27
-"""Most bytes of the sums S_j of all columns, (k + 1, k + 1) each: see ``low_rank_model.py``. Above it all
-columns share one."""
+"""Largest number of bytes of the sums S_j of all columns, (k + 1, k + 1) each: see ``low_rank_model.py``.
+Above it all columns share one."""
 
 HELD_OUT = 2000
 """Number of entries to hold out at least, unless one of every ``PERIODS[0]`` is fewer."""
@@ -93,7 +93,7 @@ BELOW_UNCERTAINTY = 0.003
 it makes the squared error larger by a hundred-thousandth."""
 
 MOST_NAMES = 5
-"""Most columns that a message names."""
+"""Largest number of columns that a message names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,14 @@ PLACES = 16
 """Number of runs of consecutive rows in a sample, evenly spaced along the matrix."""
 
 ROWS = 64, 8
-"""Most and fewest rows of a sample for each component, the fewest even if they exceed ``BYTES``; all rows if
-the matrix has no more."""
+"""Largest and smallest number of rows of a sample for each component, the fewest even if they exceed ``BYTES``;
+all rows if the matrix has no more."""
 
 BYTES = 32 * 2**20
-"""Most bytes of a sample, unless the fewest rows take more."""
+"""Largest number of bytes of a sample, unless the fewest rows take more."""
 
 ROUNDS = 12
-"""Most updates of the model on the sample."""
+"""Largest number of updates of the model on the sample."""
 
 KEEPING_ROUNDS = 3
 """First rounds, in which no component is pruned."""

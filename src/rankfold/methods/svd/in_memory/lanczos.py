@@ -61,10 +61,11 @@ BLOCK = 8
 """Columns of a block."""
 
 MOST_PRODUCTS = 200
-"""Most columns to multiply, for each column that the basis has room for."""
+"""Largest number of columns to multiply, for each column that the basis has room for."""
 
 MOST_FOR_COPIES = 8
-"""Most columns multiplied to find copies, as a multiple of those multiplied until the first was seen."""
+"""Largest number of columns multiplied to find copies, as a multiple of those multiplied until the first was
+seen."""
 
 SETTLED = 0.03
 """Residual, relative to its value, at which values beyond those wanted count as settled: gaps are measured
@@ -113,7 +114,8 @@ class RitzVectors:
 
 
 def room(rank: int, short: int) -> int:
-    """Most columns of the basis: four for each component, and at least eight blocks beyond the rank.
+    """Largest number of columns of the basis: four for each component, and at least eight blocks beyond the
+    rank.
 
     >>> room(50, 2700), room(10, 2700), room(10, 40)
     (200, 74, 40)
@@ -180,7 +182,7 @@ class Progress:
     rank: int
     tol: float
     allowed: int
-    """Most columns that may be multiplied."""
+    """Largest number of columns that may be multiplied."""
 
     probes: Probes
     products: int = 0

@@ -30,7 +30,8 @@ LEAST_RATIO = 1e-3
 """Smallest singular value, relative to the largest, at which division by it leaves vectors orthogonal."""
 
 REFINEMENTS = 3
-"""Most checks of residuals of the matrix itself, and steps of subspace iteration, for steep spectra."""
+"""Largest number of checks of residuals of the matrix itself, and steps of subspace iteration, for steep
+spectra."""
 
 FULL_COLUMNS = 64
 """Shorter side up to which all triplets are found by one dense decomposition."""

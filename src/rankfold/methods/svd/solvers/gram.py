@@ -77,7 +77,7 @@ class GramPass(OverColumns):
 
     @property
     def device_bytes(self) -> int:
-        """Most bytes on a device, with temporary memory of the product."""
+        """Upper bound on the bytes on a device, with temporary memory of the product."""
         return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
 
     def sums(self) -> Mapping[str, Sum]:

@@ -208,7 +208,7 @@ class Krylov(BlockSolver):
     narrower: ClassVar[Mapping[str, str]] = {"subspace": "keeps one block, not one for each pass"}
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """Most components that it may find: the columns of the blocks of all passes together."""
+        """Largest number of components that it may find: the columns of the blocks of all passes together."""
         statistics = request.scale and view.orientation is Orientation.ROWS
         return width * max(request.passes - statistics, 1)
 

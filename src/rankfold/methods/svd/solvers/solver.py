@@ -135,7 +135,8 @@ class Solver(ABC):
         return 1
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """Most components that it may find where it finds the rank, in blocks of ``width`` columns."""
+        """Largest number of components that it may find where it finds the rank, in blocks of ``width``
+        columns."""
         return view.short
 
     @abstractmethod
@@ -153,7 +154,7 @@ class Solver(ABC):
         return most
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """Most columns that blocks on scratch can have together."""
+        """Largest number of columns that blocks on scratch can have together."""
         return min(strategy.view.short, strategy.width)
 
     @abstractmethod

@@ -68,7 +68,7 @@ MOST_ROUNDING = 1e-8
 """Largest element of a constant column, relative to scaled ones, that their singular values allow for."""
 
 MOST_ATTEMPTS = 8
-"""Most draws of Gaussian columns for a matrix of lower rank and few rows."""
+"""Largest number of draws of Gaussian columns for a matrix of lower rank and few rows."""
 
 
 @dataclass(frozen=True, slots=True)

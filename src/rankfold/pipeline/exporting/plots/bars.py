@@ -31,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 100
-"""Most bars, of one integer or one cluster each, that are drawn with gaps between them."""
+"""Largest number of bars, of one integer or one cluster each, that are drawn with gaps between them."""
 
 BINS = 100
 BLOCK = 2**20

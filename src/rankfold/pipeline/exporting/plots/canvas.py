@@ -46,7 +46,7 @@ BAR_WIDTH = 26
 """Width of a color scale in pixels."""
 
 MOST_SIGNS = 24
-"""Most characters of a name in a legend or beside an axis."""
+"""Largest number of characters of a name in a legend or beside an axis."""
 
 NO_GLYPH = r"(?s)Glyph \d+ .*missing from|Matplotlib currently does not"
 """Pattern of matplotlib's warnings for characters that its font lacks."""

@@ -21,7 +21,7 @@ BLOCK_NUMBERS = 2**20
 """Values in a block of rows, counting all columns from the first to the last that are drawn."""
 
 MOST_COMPONENTS = 12
-"""Most components in one picture."""
+"""Largest number of components in one picture."""
 
 ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
 """Arrays with coordinates of rows, and the prefix of their columns; for an embedding, its method."""

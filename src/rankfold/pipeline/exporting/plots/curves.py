@@ -21,7 +21,7 @@ Float64 = npt.NDArray[np.float64]
 VALUES = ("s", "singular_values")
 
 FEW = 64
-"""Most components that are drawn with large points and caps."""
+"""Largest number of components that are drawn with large points and caps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def title_of(result: Plottable, kind: str = "auto") -> str:
 
 
 MOST_TITLE = 32
-"""Most characters of the name of a matrix in a title."""
+"""Largest number of characters of the name of a matrix in a title."""
 
 TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
 

@@ -36,7 +36,7 @@ FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "n
 """Arrays of components (components, columns), and the name of a component."""
 
 MOST_COLUMNS = 48
-"""Most columns of the matrix for which all are shown, in their order."""
+"""Largest number of columns of the matrix for which all are shown, in their order."""
 
 OF_EACH = 4
 """Number of columns shown for each component, those of largest weight, if there are

@@ -51,7 +51,8 @@ EDGE, SPACE = 12, 24
 """Pixels left of a map without ticks, and below it."""
 
 LARGE, MEDIUM, SMALL = (1340, 760), (530, 450), (340, 340)
-"""Most pixels (width, height) of a single map, of one of several, and of one of several without ticks."""
+"""Largest number of pixels (width, height) of a single map, of one of several, and of one of several without
+ticks."""
 
 FLATTEST = 0.25
 """Least ratio of the shorter to the longer side; flatter maps have a scale of their own along each axis."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGE, MEDIUM = (1340, 700), (700, 400)
-"""Most pixels (width, height) of the map of a single component, and of one of several."""
+"""Largest number of pixels (width, height) of the map of a single component, and of one of several."""
 
 BELOW = 96
 """Pixels below a map, or a series, for ticks and the name of the axis."""

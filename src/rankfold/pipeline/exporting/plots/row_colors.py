@@ -28,10 +28,10 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.row_columns import Column, open_column
 
 MOST_WHOLE_LABELS = 100
-"""Most distinct integers that count as labels; with more, they are values."""
+"""Largest number of distinct integers that count as labels; with more, they are values."""
 
 MOST_LABELS = 65536
-"""Most distinct words that count as labels; with more, they are names of rows."""
+"""Largest number of distinct words that count as labels; with more, they are names of rows."""
 
 BLOCK_ROWS = 2**20
 """Rows that are read at a time to find the distinct labels."""
@@ -155,7 +155,8 @@ NO_LABEL = "#b9bfc6"
 """Color of rows without a label, or of labels that are too many to have a color of their own."""
 
 MOST_HUES = 100
-"""Most colors of categories: up to here, the closest two differ as much as in ``HUES`` and ``MORE_HUES``."""
+"""Largest number of colors of categories: up to here, the closest two differ as much as in ``HUES`` and
+``MORE_HUES``."""
 
 LATTICE = range(0, 256, 15)
 """Values of red, green and blue among which further colors are searched."""

@@ -57,7 +57,7 @@ NAMED_ROWS = 2**16
 """Names of rows that are processed at a time."""
 
 MOST_NAMES = 8
-"""Most columns that a message names."""
+"""Largest number of columns that a message names."""
 
 HDF5 = (".h5ad", ".h5", ".hdf5")
 FILES = ".npy, .csv, .tsv, .txt, .parquet, .h5ad, a Zarr store, or a result"

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 Float64 = npt.NDArray[np.float64]
 
 MOST_MARKERS = 20_000
-"""Most points drawn as markers; more are counted on a grid."""
+"""Largest number of points drawn as markers; more are counted on a grid."""
 
 MOST_VECTORS = 2_000
-"""Most markers drawn as vectors in an SVG; more are an image."""
+"""Largest number of markers drawn as vectors in an SVG; more are an image."""
 
 SIDE = 1160
 """Pixels of the longer side of a scatter plot."""
@@ -58,7 +58,7 @@ STEPS = sorted(range(-3, 4), key=abs)
 """Numbers of lines of text by which a name is moved to avoid others; small moves are tried first."""
 
 MOST_SIGNS_INSIDE = 16
-"""Most characters of a label among the points."""
+"""Largest number of characters of a label among the points."""
 
 ENTRY_PIXELS = 38
 """Pixels from one entry of a legend up to the next."""

@@ -35,7 +35,8 @@ TIMES = ("time", "times", "date", "dates", "t", "year", "month", "day", "hour", 
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 MOST_POINTS = 4000
-"""Most points of a line; longer series show the minimum and maximum of each of half as many stretches."""
+"""Largest number of points of a line; longer series show the minimum and maximum of each of half as many
+stretches."""
 
 SHOWN = 4
 """Number of components that are drawn by default."""

@@ -25,7 +25,7 @@ from rankfold.pipeline.formats.tables.options import count_words, without_column
 from rankfold.pipeline.formats.tables.row_names import RowNames
 
 MOST_COLUMNS = 20
-"""Most columns that a message names."""
+"""Largest number of columns that a message names."""
 
 ALL_NUMBERS = "Keep columns of numbers alone with numeric=True (--numeric), or import the table"
 """Start of the advice for columns that hold no numbers; callers add how an import leaves them out."""

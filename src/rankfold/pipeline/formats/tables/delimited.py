@@ -49,7 +49,7 @@ BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most bytes of text that are parsed at a time."""
 
 LOOK_BYTES = 64 * 2**20
-"""Most bytes of text that are searched for columns that hold no numbers."""
+"""Largest number of bytes of text that are searched for columns that hold no numbers."""
 
 WIDE = 1000
 """Number of columns above which Arrow parses all cells as one column: each column takes it some 10 kB."""

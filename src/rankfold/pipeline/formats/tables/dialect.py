@@ -36,7 +36,7 @@ WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spac
 LONGEST_LINE = 64 * 2**20
 
 SAMPLE_BYTES, SAMPLE_RECORDS = 2**16, 200
-"""Most bytes and records that are examined, but at least the first two records."""
+"""Largest number of bytes and records that are examined, but at least the first two records."""
 
 BOM = b"\xef\xbb\xbf"
 

@@ -189,10 +189,10 @@ def _several(location: str, paths: Sequence[str], options: ReadOptions) -> Sever
 LOG = logging.getLogger("rankfold")
 
 LARGEST_TABLE = 32 * 2**20
-"""Most bytes of the numbers of a table that is read in place."""
+"""Largest number of bytes of the numbers of a table that is read in place."""
 
 LARGEST_FILES = 128 * 2**20
-"""Most bytes of the files of a table that is read in place, as they are stored."""
+"""Largest number of bytes of the files of a table that is read in place, as they are stored."""
 
 READ_BYTES = 64 * 2**20
 """Memory for parsing a block of a table, as for an import."""

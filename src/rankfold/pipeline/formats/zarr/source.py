@@ -328,7 +328,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return zarr_axis(self.path, self.array, number, None, self.shape[number])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` in addition to ``out``.
+        """Upper bound on the memory of one ``read_into`` in addition to ``out``.
 
         Uncompressed chunks: the views of a read. One codec: its workspace, the compressed chunk, and the
         decoded chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of
@@ -349,7 +349,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
 
     @property
     def _encoded_bytes(self) -> int:
-        """Most bytes of a compressed chunk."""
+        """Upper bound on the bytes of a compressed chunk."""
         largest, bound = self.files.largest_bytes(), encoded_bound(self.chunk_bytes)
         return bound if largest is None else min(max(largest, 0), bound)
 
@@ -411,7 +411,8 @@ class ZarrVolume(ZarrArray):
         return zarr_axis(self.path, self.array, number, self.axes[number], self.shape[number])
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain values."""
+        """Upper bound on the memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain
+        values."""
         if self.encoding.reader == "plain":
             return self._fixed_bytes + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":

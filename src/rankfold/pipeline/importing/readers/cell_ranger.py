@@ -28,7 +28,7 @@ WHOLE = "matrix"
 """Name after ``::`` in a path that selects all features, not only genes."""
 
 MOST_FEATURES = 2**24
-"""Most features of a file whose names are read."""
+"""Largest number of features of a file whose names are read."""
 
 
 @dataclass(frozen=True, slots=True)

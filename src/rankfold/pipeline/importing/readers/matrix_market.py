@@ -54,10 +54,10 @@ LINE_FACTOR = 24
 TEXT_BYTES = (2**16, 8 * 2**20)
 
 HEAD_LINE = 2**20
-"""Most bytes of a line of the header."""
+"""Largest number of bytes of a line of the header."""
 
 HEAD_LINES = 2**16
-"""Most lines of the header."""
+"""Largest number of lines of the header."""
 
 
 @dataclass(frozen=True, slots=True)
