@@ -34,7 +34,7 @@ import changed
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAWN_FROM = ("kernels", "methods", "pipeline")
-NEAREST = 6
+NEAREST = 10
 """Test files that are tried first."""
 TIMEOUT_SECONDS = 600
 """A run of tests that takes longer counts as failed: the change made a loop without end."""
@@ -142,9 +142,10 @@ def drawn(count: int, seed: int) -> list[Mutant]:
 
 
 def nearest_tests(path: Path) -> list[str]:
-    """Test files that reach a file by the fewest imports, and among these the smallest first."""
+    """Test files that reach a file: those of its folder first, then those with the fewest imports between."""
     steps = {test: _steps(test, path) for test in changed.test_files() if path in changed.reached(test)}
-    order = sorted(steps, key=lambda test: (steps[test], test.stat().st_size))
+    folder = ROOT / changed.beside(path)
+    order = sorted(steps, key=lambda test: (folder not in test.parents, steps[test], test.stat().st_size))
     near = [test.relative_to(ROOT).as_posix() for test in order[:NEAREST]]
     is_kernel = ROOT / "src" / "rankfold" / "kernels" in path.parents
     return [*near, *([changed.CONFORMANCE] if is_kernel and changed.CONFORMANCE not in near else [])]

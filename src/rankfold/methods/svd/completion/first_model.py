@@ -24,8 +24,8 @@ PLACES = 16
 """Number of runs of consecutive rows in a sample, evenly spaced along the matrix."""
 
 ROWS = 64, 8
-"""Largest and smallest number of rows of a sample for each component, the fewest even if they exceed ``BYTES``;
-all rows if the matrix has no more."""
+"""Largest and smallest number of rows of a sample for each component, the smallest even if they exceed
+``BYTES``; all rows if the matrix has no more."""
 
 BYTES = 32 * 2**20
 """Largest number of bytes of a sample, unless the fewest rows take more."""
