@@ -59,7 +59,8 @@ test-wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel --installer uv --outdir dist >/dev/null
 	$(BIN)/python -m venv --without-pip build/wheel-venv
 	$(INSTALL) $(WHEEL) dist/*.whl --group test
-	cd build && wheel-venv/bin/python -m pytest -q -c ../pyproject.toml --rootdir .. ../tests/packaging
+	mkdir -p build/wheel-tests
+	cd build/wheel-tests && ../../$(WHEEL) -m pytest -q -c ../../pyproject.toml --rootdir ../.. ../../tests/packaging
 
 smoke: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 'tests/cluster/slurm/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
