@@ -20,7 +20,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/uv pip install --quiet --python
+INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python
 SECONDS := not exhaustive and not process and not slow and not slurm
 QUICK := $(SECONDS) and not long
 # Compiled loops, which clones share.
