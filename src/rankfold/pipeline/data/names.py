@@ -43,8 +43,7 @@ PLACE = re.compile(r"[0-9]{1,18}")
 """Pattern of a text label that may be the index of a row or column."""
 
 MOST_LABELS = 2**16
-"""Largest number of labels of an axis that are kept; of more, only a digest is, which shows if two axes are
-equal."""
+"""Largest number of labels of an axis that are kept; of more, only a digest, which tells equal axes."""
 
 MOST_TEXT = 2**20
 """Largest number of characters, over all labels of an axis, for which they are kept."""
