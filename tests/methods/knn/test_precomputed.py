@@ -97,6 +97,7 @@ def test_embeddings_are_those_of_the_rows(tmp_path: Path) -> None:
         (D - 1, {}, DataError, "row 0, column 0 .* is -1, but distances are at least 0. If these are simil"),
         (np.where(D > 9, np.inf, D), {}, NonFiniteError, "is inf, but distances are finite numbers"),
         (sp.csr_array(np.where(D < 5, D, 0)), {"k": 40}, DataError, "distances from .* others, and 40 neigh"),
+        (sp.csr_array(np.eye(40)), {"k": 3}, DataError, "from 0 others, and 3 .* asked for. Give more"),
     ],
 )  # fmt: skip
 def test_what_are_no_distances_is_refused(x: Any, asked: Any, kind: Any, message: str) -> None:

@@ -150,9 +150,10 @@ class ChooseNearest(DeclaredFold):
         others = columns != row
         columns, distances = columns[others], distances[others]
         if len(columns) < self.k:
+            way_out = f"Ask for {len(columns)} at most, or give more" if len(columns) else "Give more"
             raise DataError(
                 f"row {row} (from 0) of {self.source.name} has distances from {len(columns)} others, and "
-                f"{self.k} neighbors were asked for. Ask for {len(columns)} at most, or give more"
+                f"{self.k} neighbors were asked for. {way_out}"
             )
         farthest = np.partition(distances, self.k - 1)[self.k - 1]
         near = np.flatnonzero(distances <= farthest)
