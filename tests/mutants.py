@@ -87,9 +87,9 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """Expressions that are computed: no annotations, decorators, messages or defaults of types."""
+    """Expressions that are computed: none of annotations, decorators, base classes, errors and imports."""
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list", "type_comment", "bases", "keywords_of_class"):
+        if field in ("annotation", "returns", "decorator_list", "bases"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom):

@@ -26,7 +26,7 @@ class EmbeddingQualityRequest:
     """Parameters that a measure of neighborhoods depends on."""
 
     kind: str
-    """``"trustworthiness"``, or ``"continuity"``."""
+    """The measure to compute: ``"trustworthiness"`` or ``"continuity"``."""
 
     k: int
     metric: str

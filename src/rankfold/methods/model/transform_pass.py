@@ -130,7 +130,7 @@ class ProjectRows(WritesCoordinates, OverPanels):
         return (measure, subtract, product, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Those of ``coordinate_buffers`` for the rows of a grain; ``out`` are the chunks of a panel."""
+        """Buffers of ``coordinate_buffers``: for the rows of a grain, and ``out`` for those of a panel."""
         return self.coordinate_buffers(self.panels.grain_rows, self.cut.panel_rows, self.panels.dtype)
 
     @property
@@ -303,7 +303,7 @@ class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
         return (multiply_rows, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Those of ``coordinate_buffers``, for the rows of a panel, which are the chunk to write."""
+        """Buffers of ``coordinate_buffers`` for the rows of a panel, which are the chunk to write."""
         return self.coordinate_buffers(self.cut.panel_rows, self.cut.panel_rows, self.panels.view.dtype)
 
     @property

@@ -14,7 +14,7 @@ from rankfold.pipeline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class RadiusRequest:
-    """Parameters of ``radius_neighbors``."""
+    """Checked parameters of ``radius_neighbors`` that a result depends on."""
 
     radius: float
     metric: str
