@@ -38,6 +38,8 @@ SIGNATURES = [np.arange(1, 6, dtype=dtype) for dtype in (np.float64, np.int64, n
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module with a loop of its own, which is kept beside it."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    # Python knows bytecode of another source by its second and its size, which stay as they are here.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "loop.py").write_text(LOOP)
     return tmp_path / "loop.py"
 
