@@ -87,6 +87,7 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/pages.py build/pages

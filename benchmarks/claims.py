@@ -342,7 +342,8 @@ def main() -> None:
             raise RuntimeError(f"seed {seed}") from error
         if rows[-1]["below"]:
             print(json.dumps(rows[-1]), flush=True)
-    power = power_law(*arguments.power_law, arguments.folder)
+    height, width = arguments.power_law
+    power = power_law(height, width, arguments.folder)
     machine = {"system": platform.platform(), "python": platform.python_version(), "blas": core_type()}
     results = {
         "machine": machine,

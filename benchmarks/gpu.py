@@ -225,7 +225,9 @@ def coordinate_descent(bench: Bench) -> None:
         w = xp.zeros((few, k), dtype)
         descend_rows(gram, b, w=w, sweeps=sweeps)
         exact = np.zeros((few, k))
-        descend_rows.reference(gram.get().astype(float), b.get().astype(float), w=exact, sweeps=sweeps)
+        descend_rows.reference(  # type: ignore[attr-defined]
+            gram.get().astype(float), b.get().astype(float), w=exact, sweeps=sweeps
+        )
         error = relative(w, exact, 1e-4 if dtype == np.float32 else 1e-10)
         n = few if bench.tiny else 1_000_000
         b, w = bench.normal(n, k, dtype=dtype) * 4, xp.zeros((n, k), dtype)
@@ -352,10 +354,10 @@ def ranks(bench: Bench) -> None:
     x = bench.normal(n, d)
     keys, ids = (each[:some].get() for each in search(bench, x, k))
     order = np.lexsort((ids, keys), axis=1)
-    sorted_lists = (xp.asarray(np.take_along_axis(each, order, 1)) for each in (keys, ids))
+    keys, ids = (xp.asarray(np.take_along_axis(each, order, 1)) for each in (keys, ids))
     wide = x.astype(np.float64)
     rows = Rows(0, x, x, (wide * wide).sum(axis=1), xp.ones(n))
-    limits = Thresholds(*sorted_lists, xp.arange(some))
+    limits = Thresholds(keys, ids, xp.arange(some))
     how: dict[str, Any] = {"metric": 0, "shift": None, "precise": False, "room": None}
     counts, measured = xp.zeros((some, k), np.int64), xp.zeros(1, np.int64)
 

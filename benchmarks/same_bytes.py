@@ -67,7 +67,7 @@ def matrices(folder: Path) -> dict[str, Any]:
     tall = rng.standard_normal((4000, 40)) * spectrum @ rng.standard_normal((40, 150))
     tall += 0.01 * rng.standard_normal(tall.shape) + rng.standard_normal(150)
     counts = rng.random((3000, 6)) @ rng.random((6, 90)) + 0.05 * rng.random((3000, 90))
-    dense = {
+    dense: dict[str, Any] = {
         "tall": tall,
         "single": tall.astype(np.float32),
         "wide": np.ascontiguousarray(tall.T),

@@ -208,8 +208,8 @@ def slept(
     """One sweep by the engine, and what it took."""
     background = Background()
     where = (folder.state, folder.scratch, folder.result)
-    keeping = FilePolicy(True, True, where, background)
-    run = Run(*where, scheduler, 1, 1, at_once=workers, keeping=keeping)
+    file_policy = FilePolicy(True, True, where, background)
+    run = Run(*where, scheduler, 1, 1, at_once=workers, file_policy=file_policy)
     name, before = each.sweep.name, calls.counts.copy()
     cpu, loop = time.process_time(), clock.read()
     began = time.perf_counter()

@@ -41,8 +41,8 @@ from umap.spectral import spectral_layout
 from umap.umap_ import make_epochs_per_sample
 
 import rankfold as rf
+from rankfold.methods.embedding.start import start_positions
 from rankfold.methods.umap.arguments import UmapArguments
-from rankfold.methods.umap.start import start_positions
 
 SEEDS = (0, 1, 2)
 K = 14

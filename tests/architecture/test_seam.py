@@ -32,7 +32,7 @@ INPUTS = {
     "methods/spectral/arguments.py": 1,
     "methods/tsne/arguments.py": 6,
     "methods/umap/arguments.py": 3,
-    "methods/umap/start.py": 5,
+    "methods/embedding/start.py": 6,
     "methods/umap/umap.py": 2,
     "workflows/flows/stage_models.py": 1,
 }

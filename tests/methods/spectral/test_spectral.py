@@ -214,7 +214,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> rf.Result:
 def test_nothing_changes_a_byte(
     call: Callable[..., rf.Result], stored: rf.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("walk.blocks", "memory"):
+    for module in ("walk.blocks", "spectral"):
         monkeypatch.setattr(f"rankfold.methods.spectral.{module}.BLOCK_NUMBERS", 9000)
     one = call(stored, 3, out=tmp_path / "1.zarr", threads=1)
     plan = rf.plan(call.__name__, stored, n_components=3, threads=3)
@@ -251,7 +251,7 @@ def test_other_seeds_lead_to_the_same_vectors(stored: rf.Result) -> None:
 
 
 def test_memory_stays_below_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("walk.blocks", "memory"):
+    for module in ("walk.blocks", "spectral"):
         monkeypatch.setattr(f"rankfold.methods.spectral.{module}.BLOCK_NUMBERS", 50_000)
     points = np.random.default_rng(0).random((20_000, 2))
     graph = rf.fuzzy_graph(

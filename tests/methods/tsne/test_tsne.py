@@ -187,12 +187,17 @@ def test_an_embedding_is_as_good_as_that_of_scikit_learn(near: rf.Result, digits
 
 @pytest.mark.parametrize("rows", [100, 250])
 def test_few_rows_come_as_far_in_as_many_steps_as_with_scikit_learn(rows: int, digits: Array) -> None:
-    some, steps = digits[:rows], {"max_iter": 400, "random_state": 0}
-    ours, theirs = estimators.TSNE(**steps).fit(some), TSNE(**steps).fit(some)
-    assert (
-        ours.kl_divergence_ < 1.1 * theirs.kl_divergence_
-    )  # 1.6 and 4 times while gains stayed at their least
-    assert trustworthiness(some, ours.embedding_) > trustworthiness(some, theirs.embedding_) - 0.003
+    """In the median of seven random starts: minima of few rows differ by a fifth from start to start."""
+    some = digits[:rows]
+
+    def medians(estimator: Any) -> tuple[float, float]:
+        fitted = [estimator(max_iter=400, init="random", random_state=seed).fit(some) for seed in range(7)]
+        kept = [trustworthiness(some, each.embedding_) for each in fitted]
+        return float(np.median([each.kl_divergence_ for each in fitted])), float(np.median(kept))
+
+    (ours, our_trust), (theirs, their_trust) = medians(estimators.TSNE), medians(TSNE)
+    assert ours < 1.1 * theirs  # 1.6 and 4 times while gains stayed at their least
+    assert our_trust > their_trust - 0.003
 
 
 def test_the_divergence_is_that_of_its_definition(many: rf.Result) -> None:

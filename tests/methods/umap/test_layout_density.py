@@ -16,7 +16,8 @@ from rankfold.methods.fuzzy_graph.fuzzy_graph import LEAST
 from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import Densities, DensityGoal, embedding_radii
 from rankfold.methods.umap.edges import PullingEdges
-from rankfold.methods.umap.layout import Layout
+from rankfold.methods.umap.layout import LayoutRounds
+from rankfold.pipeline.engine.rounds import Share
 from rankfold.pipeline.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -152,9 +153,10 @@ def test_radii_under_way_are_those_of_the_end() -> None:
     graph, request = graph_of(gaussian()), UmapArguments(density=2.0, n_epochs=60, learning_rate=0.01)
     edges = PullingEdges.of(graph, 60)
     start = np.random.default_rng(0).random((300, 2)).astype(np.float32)
-    layout = Layout(start, edges, request, 60, 1, goal=DensityGoal.of(graph.path, edges, request))
-    layout.spread = np.zeros((300, 2), np.float32)
-    layout.run(0, lambda _: None)
+    rounds = LayoutRounds(edges, request, 300, DensityGoal.of(graph.path, edges, request))
+    layout = rounds.part(rounds.start(start), Share((0, 300)))
+    layout.run(lambda: None)
+    assert layout.spread is not None
     radii = embedding_radii(layout.positions, edges, *request.curve())
     # Others have moved since, by less than a hundredth of a force of 4 at a rate of 1 / 60.
     np.testing.assert_allclose(np.log(LEAST + layout.spread[:, 0]), radii, atol=0.05)

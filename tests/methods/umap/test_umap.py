@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from sklearn.manifold import trustworthiness
 
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
+from rankfold.methods.embedding.start import boxes, start_positions
 from rankfold.methods.umap.arguments import UMAP, UmapArguments
 from rankfold.methods.umap.edges import PullingEdges, edge_loss
-from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
-from rankfold.methods.umap.start import boxes, start_positions
-from rankfold.methods.umap.work import LayoutWork
+from rankfold.methods.umap.layout import GROUPS, LayoutRounds, vertex_groups
+from rankfold.pipeline.engine.rounds import Share, SharedRounds
 from rankfold.pipeline.engine.team import Exchange
 from rankfold.pipeline.errors import ArgumentError, InputError
 
@@ -227,7 +228,8 @@ def test_a_layout_that_was_interrupted_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         rf.umap(graph, **how, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
     again = rf.umap(graph, **how, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
-    assert done == [len(whole) * epoch // 10 for epoch in range(1, 11)]
+    moves = 10 * GROUPS
+    assert done == [len(whole) * move // moves for move in range(1, moves + 1)]
     assert np.asarray(again.embedding[...]).tobytes() == np.asarray(whole).tobytes()
 
 
@@ -332,7 +334,7 @@ def test_what_cannot_be_laid_out_is_refused(
 def test_an_init_of_another_kind_is_refused() -> None:
     x = gaussian()
     with pytest.raises(
-        rf.RankfoldError, match="is the result of knn: umap begins at one of pca, umap, spectral"
+        rf.RankfoldError, match="is the result of knn: rows begin at one of pca, umap, spectral"
     ):
         rf.umap(rf.knn(x, 3), init=rf.knn(x, 3))
 
@@ -397,15 +399,17 @@ def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -
     graph = rf.fuzzy_graph(lists)
     edges = PullingEdges.of(graph, 6)
     start, request = start_positions(None, 300, 2, 0), UmapArguments()
-    whole = Layout(start.copy(), edges, request, 6, 1)
-    whole.run(0, lambda _: None)
-    bounds = (0, *cuts, 300)
+    rounds, bounds = LayoutRounds(edges, request, 300), (0, *cuts, 300)
+    whole = rounds.part(rounds.start(start.copy()), Share((0, 300)))
+    whole.run(lambda: None)
     with tempfile.TemporaryDirectory() as folder:
         members = Exchange.create(Path(folder) / "exchange", [8 * 300] * (len(bounds) - 1))
 
-        def work(member: Exchange) -> Array:
-            part = Layout(start.copy(), edges, request, 6, 1, bounds, member.part)
-            part.run(0, lambda _: None, member.swap)
+        def work(exchange: Exchange) -> Array:
+            numbers = itertools.count(1)
+            swap = lambda array, ends: exchange.swap(next(numbers), array, ends)  # noqa: E731
+            part = rounds.part(rounds.start(start.copy()), Share(bounds, exchange.part, 1, swap))
+            part.run(lambda: None)
             return part.positions
 
         with ThreadPoolExecutor(len(members)) as pool:
@@ -414,7 +418,8 @@ def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -
 
 
 def test_a_graph_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
-    work = LayoutWork(PullingEdges(tmp_path / "graph", 5, 1.0), UmapArguments(), tmp_path / "p", (0, 3), 20.0)
+    rounds = LayoutRounds(PullingEdges(tmp_path / "graph", 5, 1.0), UmapArguments(), 3)
+    work = SharedRounds(rounds, tmp_path / "p", (0, 3), 20.0)
     with pytest.raises(rf.RankfoldError, match=r"a worker does not see .*graph, the graph that is laid out"):
         work.do_part(None)  # type: ignore[arg-type]  # not asked for
 

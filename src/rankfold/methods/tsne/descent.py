@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,16 +30,15 @@ from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.tsne.arguments import MEASURED, TsneArguments
 from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of, warm_repulsion
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.engine.rounds import Share
+from rankfold.pipeline.errors import ClusterError, InputError
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-
-Swap = Callable[[int, Array, Sequence[int]], None]
-"""Function by which processes exchange rows of an array, in place. Arguments: the number of the exchange,
-from 1 on; the array; the first row of each process's part, and the end."""
+Int64 = npt.NDArray[np.int64]
 
 LONGEST = 5.0
 """Longest step of a vertex, as in openTSNE."""
@@ -51,8 +50,12 @@ ROWS_OF_STEPS = 25_000_000
 """Rows times steps between two full exchanges, which include velocities and gains: some seconds."""
 
 
+STEP = "step"
+"""Name of the array of a checkpoint that has the number of steps, and whether the descent has ended."""
+
+
 @dataclass(slots=True)
-class State:
+class DescentState:
     """Positions, velocities and gains of all vertices during a descent.
 
     Velocities and gains of vertices that other processes move are as of the last full exchange.
@@ -69,14 +72,14 @@ class State:
     """True once the descent has ended and its last divergence is measured."""
 
     @classmethod
-    def start(cls, positions: Float32) -> State:
+    def start(cls, positions: Float32) -> DescentState:
         """State before the first step: vertices at rest at these positions."""
         return cls(positions, np.zeros_like(positions), np.ones_like(positions))
 
     @classmethod
-    def load(cls, arrays: dict[str, Array]) -> State:
+    def load(cls, arrays: State) -> DescentState:
         """State from the arrays of a checkpoint."""
-        step, over = arrays["step"].tolist()
+        step, over = arrays[STEP].tolist()
         history = [tuple(each) for each in arrays["history"].tolist()]
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
         return cls(*motion, step, history, bool(over))
@@ -86,13 +89,13 @@ class State:
         self.velocities[...] = 0
         self.gains[...] = 1
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> State:
         """The state as arrays, for a checkpoint."""
         return {
             "positions": self.positions,
             "velocities": self.velocities,
             "gains": self.gains,
-            "step": np.array([self.step, self.over]),
+            STEP: np.array([self.step, self.over]),
             "history": np.array(self.history).reshape(-1, 3),
         }
 
@@ -102,43 +105,91 @@ def exchange_steps(rows: int) -> int:
     return max(1, min(MEASURED, ROWS_OF_STEPS // rows))
 
 
+@dataclass(frozen=True, slots=True)
+class DescentRounds:
+    """All steps of a descent, each a round; the last one only measures where vertices are."""
+
+    stored: StoredAffinities
+    parameters: TsneArguments
+    rows: int
+
+    name = "descent"
+    checkpoint = "state.part"
+    counter = STEP
+
+    @property
+    def rounds(self) -> int:
+        """Largest number of steps, and one more for the last measure."""
+        return self.parameters.steps + 1
+
+    def made(self, counter: Int64) -> int:
+        """Return the number of steps that were made, or of all if the descent has ended."""
+        step, over = counter.tolist()
+        return self.rounds if over else int(step)
+
+    def part(self, state: State, share: Share) -> GradientDescent:
+        """Return the descent in a process that moves the vertices of its share."""
+        return GradientDescent(self, DescentState.load(state), share)
+
+    def work_before(self) -> Int64:
+        """Return the number of edges before those of each vertex, and in all, (rows + 1,)."""
+        return self.stored.pointers()
+
+    def message_bytes(self, rows: int) -> int:
+        """Return the bytes of positions, or of two sums, of this number of vertices."""
+        return max(8, 4 * self.parameters.n_components) * rows
+
+    def require_files(self) -> None:
+        """Raise ClusterError if this process does not see the graph."""
+        graph = self.stored.graph
+        if not graph.is_dir():
+            raise ClusterError(
+                f"a worker does not see {graph}, the graph of affinities: the run must lie on a file system "
+                "that all share. Say out= or scratch= there"
+            )
+
+
 @dataclass(slots=True)
 class GradientDescent:
-    """Descent of the vertices of one part, in a process that may share the work with others."""
+    """Descent of all vertices, and the share of them that this process moves."""
 
-    state: State
-    stored: StoredAffinities
-    request: TsneArguments
-    threads: int
-    bounds: tuple[int, ...] = ()
-    """First vertex of each process's part, and the end; empty if one process moves all vertices."""
+    rounds: DescentRounds
+    state: DescentState
+    share: Share
+    is_whole: bool = True
+    """False within a step, and while velocities and gains of other processes are not up to date."""
 
-    part: int = 0
-    """Number of the part whose vertices move in this process."""
+    @property
+    def parameters(self) -> TsneArguments:
+        """Arguments of the descent."""
+        return self.rounds.parameters
 
-    swap: Swap | None = None
-    exchanges: int = 0
+    @property
+    def made(self) -> int:
+        """Number of steps that were made, or of all if the descent has ended."""
+        return self.rounds.rounds if self.state.over else self.state.step
 
-    def run(self, on_step: Callable[[bool], None]) -> None:
-        """Take all steps that are left.
+    def arrays(self) -> State:
+        """Arrays of a checkpoint."""
+        return self.state.arrays()
 
-        ``on_step`` is called after each, with True if velocities and gains of all parts are up to date.
-        """
+    def run(self, on_round: Callable[[], None]) -> None:
+        """Take all steps that are left, and call ``on_round`` after each."""
         rows, width = self.state.positions.shape
-        self.bounds = self.bounds or (0, rows)
-        first, last = self.bounds[self.part : self.part + 2]
-        affinities = self.stored.read(first, last)
+        own = self.share.own
+        affinities = self.rounds.stored.read(own.start, own.stop)
         sums = np.empty(rows)
-        sums[first:last] = entropies(affinities)
+        sums[own] = entropies(affinities)
         self._exchange(sums)
         constant, every = math.fsum(sums), exchange_steps(rows)
-        with ThreadPoolExecutor(self.threads, "rankfold-tsne") as pool:
-            repulsion = repulsion_of(rows, width, pool, self.threads)
-            pushes = np.empty((last - first, width), np.float32)
-            mover = _Mover(affinities, first, last, pushes, pool, self.threads)
+        with ThreadPoolExecutor(self.share.threads, "rankfold-tsne") as pool:
+            repulsion = repulsion_of(rows, width, pool, self.share.threads)
+            pushes = np.empty((own.stop - own.start, width), np.float32)
+            mover = _Mover(affinities, own.start, own.stop, pushes, pool, self.share.threads)
             while not self.state.over:
+                self.is_whole = False
                 step = self.state.step
-                end = step == self.request.steps
+                end = step == self.parameters.steps
                 if step % MEASURED == 0 or end:
                     _center(self.state.positions)
                 total = self._push(repulsion, mover, sums)
@@ -148,11 +199,13 @@ class GradientDescent:
                     end = end or self._is_flat()
                 if end:
                     self.state.over = True
-                    self._exchange_all()
-                    on_step(True)
-                    return
-                self._step(mover, now, whole=(step + 1) % every == 0)
-                on_step(self.swap is None or (step + 1) % every == 0)
+                else:
+                    self._step(mover, now)
+                if end or self.share.is_all or (step + 1) % every == 0:
+                    self._exchange(self.state.velocities)
+                    self._exchange(self.state.gains)
+                    self.is_whole = True
+                on_round()
 
     def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
         """Compute repulsive forces on the vertices of this part; returns Z, a sum over all pairs.
@@ -162,7 +215,7 @@ class GradientDescent:
         if not np.isfinite(self.state.positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
-                f"{self.request.rate_of(self.state.step, len(self.state.positions)):g}"
+                f"{self.parameters.rate_of(self.state.step, len(self.state.positions)):g}"
             )
         total = repulsion.prepare(self.state.positions)
         mover.push(repulsion, sums[mover.first : mover.last])
@@ -174,8 +227,8 @@ class GradientDescent:
     def _descent(self, total: float) -> Descent:
         """Factors of the current step: exaggeration, 1 / Z, learning rate and momentum; ``total`` is Z."""
         step, rows = self.state.step, len(self.state.positions)
-        exaggeration, inverse = self.request.exaggeration_of(step), 1 / total if total > 0 else 0.0
-        rate, momentum = self.request.rate_of(step, rows), self.request.momentum_of(step)
+        exaggeration, inverse = self.parameters.exaggeration_of(step), 1 / total if total > 0 else 0.0
+        rate, momentum = self.parameters.rate_of(step, rows), self.parameters.momentum_of(step)
         return Descent(exaggeration, inverse, rate, momentum, LONGEST)
 
     def _measure(self, mover: _Mover, now: Descent, constant: float, total: float) -> None:
@@ -193,29 +246,21 @@ class GradientDescent:
     def _is_flat(self) -> bool:
         """True if the gradient is as small as was asked for, and early exaggeration is over."""
         step = self.state.step
-        early = step < self.request.early_exaggeration_iter
-        return not early and self.state.history[-1][2] < self.request.min_grad_norm
+        early = step < self.parameters.early_exaggeration_iter
+        return not early and self.state.history[-1][2] < self.parameters.min_grad_norm
 
-    def _step(self, mover: _Mover, now: Descent, *, whole: bool) -> None:
-        state, own = self.state, slice(mover.first, mover.last)
-        if self.request.rests_before(state.step, len(state.positions)):
+    def _step(self, mover: _Mover, now: Descent) -> None:
+        state, own = self.state, self.share.own
+        if self.parameters.rests_before(state.step, len(state.positions)):
             state.rest()
         after = np.empty_like(state.positions)
         mover.move(state.positions, now, Motion(state.velocities[own], state.gains[own]), after[own])
         self._exchange(after)
         state.positions, state.step = after, state.step + 1
-        if whole:
-            self._exchange_all()
-
-    def _exchange_all(self) -> None:
-        """Exchange velocities and gains of all parts, for a checkpoint."""
-        self._exchange(self.state.velocities)
-        self._exchange(self.state.gains)
 
     def _exchange(self, array: Array) -> None:
-        if self.swap is not None:
-            self.exchanges += 1
-            self.swap(self.exchanges, array, self.bounds)
+        """Exchange the rows of an array that has one for each vertex."""
+        self.share.swap(array, self.share.bounds)
 
 
 @dataclass(slots=True)
@@ -283,8 +328,6 @@ def _warm_steps(width: int, index: np.dtype[Any]) -> None:
     descend(positions, 0, affinities, still, descent=now, motion=motion, out=still.copy())
     measure_descent(positions, 0, affinities, still, descent=now, out=np.empty((2, 2), np.float32))
 
-
-Int64 = npt.NDArray[np.int64]
 
 BLOCK = 2**16
 """Edges processed at a time: 41 bytes each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -35,14 +35,12 @@ from rankfold.methods.random_keys import Purpose
 from rankfold.methods.umap.arguments import UmapArguments
 from rankfold.methods.umap.density import Densities, DensityGoal
 from rankfold.methods.umap.edges import PullingEdges
+from rankfold.pipeline.engine.rounds import Share
+from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.checkpoint import State
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
-
-Swap = Callable[[int, Float32, Sequence[int]], None]
-"""Function by which processes exchange the positions of a group of vertices, in place. Arguments: the number
-of the move, from 1 on; positions, with two more columns of radii if these are measured; and the first row of
-each process's part in the group, then the end."""
 
 GROUPS = 8
 """Number of groups of vertices. With one, neighbors move together, and trustworthiness falls; with more than
@@ -52,49 +50,111 @@ PIECES = 4
 """Pieces of a group for each thread, since vertices have different numbers of edges."""
 
 
+POSITIONS, MOVES, SPREAD = "positions", "moves", "spread"
+"""Names of the arrays of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRounds:
+    """Moves of all groups of vertices in all epochs, each a round."""
+
+    edges: PullingEdges
+    parameters: UmapArguments
+    rows: int
+    goal: DensityGoal | None = None
+    """Density that the layout is to have; None if density neither counts nor is measured."""
+
+    name = "layout"
+    checkpoint = "positions.part"
+    counter = MOVES
+
+    @property
+    def rounds(self) -> int:
+        """Number of moves of groups."""
+        return self.edges.epochs * len(vertex_groups(min(self.rows, 1000)))
+
+    def start(self, positions: Float32) -> State:
+        """State before the first move."""
+        state: State = {POSITIONS: positions, MOVES: np.array([0])}
+        if self.goal is not None:
+            state[SPREAD] = np.zeros((len(positions), 2), np.float32)
+        return state
+
+    def made(self, counter: Int64) -> int:
+        """Return the number of moves that were made."""
+        return int(counter[0])
+
+    def part(self, state: State, share: Share) -> Layout:
+        """Return the layout in a process that moves the vertices of its share."""
+        return Layout(self, state[POSITIONS], int(state[MOVES][0]), share, state.get(SPREAD))
+
+    def work_before(self) -> Int64:
+        """Return the number of edges before those of each vertex, and in all, (rows + 1,)."""
+        return self.edges.pointers()
+
+    def message_bytes(self, rows: int) -> int:
+        """Return the bytes of new positions, and of radii where these are measured, of so many vertices.
+
+        A group has an eighth of all vertices, but a hash decides how many of a share: these are all.
+        """
+        return 4 * (self.parameters.n_components + (0 if self.goal is None else 2)) * rows
+
+    def require_files(self) -> None:
+        """Raise ClusterError if this process does not see the graph."""
+        graph = self.edges.graph
+        if not graph.is_dir():
+            raise ClusterError(
+                f"a worker does not see {graph}, the graph that is laid out: it must lie on a file "
+                "system that all share. Make it there, rf.fuzzy_graph(neighbors, out=...)"
+            )
+
+
 @dataclass(slots=True)
 class Layout:
-    """Positions of all vertices during a layout, and the parameters by which they move."""
+    """Positions of all vertices during a layout, and the share of vertices that this process moves."""
 
+    rounds: LayoutRounds
     positions: Float32
-    edges: PullingEdges
-    request: UmapArguments
-    epochs: int
-    threads: int
-    bounds: tuple[int, ...] = ()
-    """First vertex of each process's part, and the end; empty if one process moves all vertices."""
+    made: int
+    """Number of moves of groups that were made."""
 
-    part: int = 0
-    """Number of the part whose vertices move in this process."""
-
-    goal: DensityGoal | None = None
+    share: Share
     spread: Float32 | None = None
     """For each vertex, the mean square of the lengths of its edges and the sum of their closeness, at its
     last move; None where density does not count."""
 
-    def run(self, first: int, on_step: Callable[[int], None], swap: Swap | None = None) -> None:
-        """Make all moves of groups from number ``first`` on; ``on_step`` gets the number made after each."""
-        curve, columns = self.request.curve(), self.positions.shape[1]
-        forces = forces_of(*curve, self.request.repulsion_strength)
-        densities = None if self.goal is None else Densities(self.goal, curve)
+    is_whole = True
+    """Positions change between two moves alone."""
+
+    def arrays(self) -> State:
+        """Arrays of a checkpoint."""
+        state: State = {POSITIONS: self.positions, MOVES: np.array([self.made])}
+        return state if self.spread is None else {**state, SPREAD: self.spread}
+
+    def run(self, on_round: Callable[[], None]) -> None:
+        """Make all moves of groups that are left, and call ``on_round`` after each."""
+        parameters, share, goal = self.rounds.parameters, self.share, self.rounds.goal
+        curve, columns = parameters.curve(), self.positions.shape[1]
+        forces = forces_of(*curve, parameters.repulsion_strength)
+        densities = None if goal is None else Densities(goal, curve)
         groups = vertex_groups(len(self.positions))
-        cuts = [np.searchsorted(group, self.bounds or (0, len(self.positions))).tolist() for group in groups]
-        mine = [slice(*cut[self.part : self.part + 2]) for cut in cuts]
-        edges = self.edges.read([group[own] for group, own in zip(groups, mine, strict=True)])
-        with ThreadPoolExecutor(self.threads, "rankfold-layout") as pool:
-            for move in range(first, moves(len(self.positions), self.epochs)):
+        cuts = [np.searchsorted(group, share.bounds).tolist() for group in groups]
+        mine = [slice(*cut[share.part : share.part + 2]) for cut in cuts]
+        edges = self.rounds.edges.read([group[own] for group, own in zip(groups, mine, strict=True)])
+        with ThreadPoolExecutor(share.threads, "rankfold-layout") as pool:
+            for move in range(self.made, self.rounds.rounds):
                 epoch, number = divmod(move, len(groups))
                 group, own = groups[number], mine[number]
                 density, closeness = self._density(densities, epoch)
                 after = np.empty((len(group), columns + 2 * (closeness is not None)), np.float32)
                 some = group[own], edges[number]
                 after[own] = self._move(*some, self._now(epoch), forces, density, closeness, pool)
-                if swap is not None:
-                    swap(move + 1, after, cuts[number])
+                share.swap(after, cuts[number])
                 self.positions[group] = after[:, :columns]
                 if self.spread is not None and closeness is not None:
                     self.spread[group] = after[:, columns:]
-                on_step(move + 1)
+                self.made = move + 1
+                on_round()
 
     def _density(self, densities: Densities | None, epoch: int) -> tuple[Density | None, Float32 | None]:
         """Density forces of an epoch, and the table to measure radii by; None for each that is not in use."""
@@ -104,9 +164,10 @@ class Layout:
         return None if is_early else densities.now(self.spread), densities.closeness
 
     def _now(self, epoch: int) -> Epoch:
-        rate = self.request.learning_rate * (1 - epoch / self.epochs)
-        key = epoch_key(self.request.seed, Purpose.LAYOUT_SAMPLES, epoch)
-        return Epoch(epoch + 1, key, rate, self.request.negative_sample_rate)
+        parameters = self.rounds.parameters
+        rate = parameters.learning_rate * (1 - epoch / self.rounds.edges.epochs)
+        key = epoch_key(parameters.seed, Purpose.LAYOUT_SAMPLES, epoch)
+        return Epoch(epoch + 1, key, rate, parameters.negative_sample_rate)
 
     def _move(
         self,
@@ -131,16 +192,12 @@ class Layout:
             if closeness is not None:
                 measure_radii(self.positions, after[some], part, closeness=closeness, out=radii[some])
 
-        pieces = 1 if self.threads == 1 else PIECES * self.threads
+        threads = self.share.threads
+        pieces = 1 if threads == 1 else PIECES * threads
         cuts = [len(group) * i // pieces for i in range(pieces + 1)]
         for _ in pool.map(move, itertools.pairwise(cuts)):
             pass
         return after if closeness is None else np.hstack([after, radii])
-
-
-def moves(rows: int, epochs: int) -> int:
-    """Number of moves of groups in this many epochs."""
-    return epochs * len(vertex_groups(min(rows, 1000)))
 
 
 def vertex_groups(rows: int) -> list[Int64]:

@@ -13,26 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import is_word
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.arguments import INITS, SPECTRAL
-from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
+from rankfold.methods.embedding.arguments import SPECTRAL
+from rankfold.methods.embedding.components import matrix_to_begin_at, start_at_components
+from rankfold.methods.embedding.moving_rows import PENDING_START, MovingRows, named_start
 from rankfold.methods.embedding.quality_chain import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
-from rankfold.methods.fuzzy_graph.arguments import NEIGHBORS, ONE_SIDED
-from rankfold.methods.fuzzy_graph.combination import most_edges
-from rankfold.methods.fuzzy_graph.fuzzy_graph import CHUNK_ROWS as RADIUS_ROWS
-from rankfold.methods.fuzzy_graph.fuzzy_graph import RADII, FuzzyGraph
-from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
-from rankfold.methods.knn.graph import NAME
-from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.spectral.spectral import start_task
-from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.arguments import UMAP, UmapArguments
-from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
-from rankfold.methods.umap.edges import BLOCK, PullingEdges, edge_loss, edges_bytes, pair_loss
-from rankfold.methods.umap.start import (
+from rankfold.methods.embedding.start import (
     anywhere,
     digest,
     extend_positions,
@@ -40,30 +27,28 @@ from rankfold.methods.umap.start import (
     spectral_positions,
     start_positions,
 )
-from rankfold.methods.umap.work import lay_out
-from rankfold.pipeline.data.names import names_of_result
-from rankfold.pipeline.data.source import Source
+from rankfold.methods.fuzzy_graph.arguments import NEIGHBORS, ONE_SIDED
+from rankfold.methods.fuzzy_graph.combination import most_edges
+from rankfold.methods.fuzzy_graph.fuzzy_graph import CHUNK_ROWS as RADIUS_ROWS
+from rankfold.methods.fuzzy_graph.fuzzy_graph import RADII, FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
+from rankfold.methods.knn.graph import NAME
+from rankfold.methods.spectral.spectral import start_task
+from rankfold.methods.task import Output, Task, count
+from rankfold.methods.umap.arguments import UMAP, UmapArguments
+from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
+from rankfold.methods.umap.edges import BLOCK, PullingEdges, edge_loss, edges_bytes, pair_loss
+from rankfold.methods.umap.layout import POSITIONS, LayoutRounds
+from rankfold.pipeline.engine.rounds import make_rounds
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.csr_writer import chunk_length
-from rankfold.pipeline.planning.passes import RESERVE_BYTES, Pass
-from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import FittedSweeps, TaskFacts, plan_task
-from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-
-CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
-
-TARGET_CHUNKS = 8192
-
-PART_ROWS = 1000
-"""Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 PAIR_FLOPS = 150.0
 """Operations, in equivalent time, for each force that an edge causes in an epoch."""
@@ -72,43 +57,19 @@ MOST_ROWS = 2**32
 """Number of rows that random numbers of 32 bits can tell apart."""
 
 
-PENDING_START = object()
-"""Placeholder for initial positions that are not there yet when a plan is made."""
-
-
 @dataclass(frozen=True, slots=True)
-class UmapTask:
-    """Task of a layout by UMAP, from the graph of the neighbors of its rows."""
-
-    source: Source
-    """Distances of neighbor lists, of which the graph is made, or the weights of the graph."""
-
-    edges: int
-    """Number of edges of the graph, at most."""
+class UmapTask(MovingRows):
+    """Task of a layout by UMAP, from distances of neighbor lists or from the weights of a graph."""
 
     parameters: UmapArguments
-    given: Float64 | None = None
-    """Initial positions given by the caller; None if there are none."""
 
-    graph: Path | None = None
-    """Path of the graph; None before it is made."""
-
-    made_by: Mapping[str, Any] | None = None
-    """Request of the task that makes the graph; None if the graph is given."""
-
-    start: Path | None = None
-    """Path of a result to begin at: eigenvectors of the graph, or principal components; else None."""
-
-    matrix: str = ""
-    """Fingerprint of the matrix of the principal components; empty without these."""
+    kind = "umap"
+    phase = "layout"
+    round_word = "epoch"
+    method = "sgd"
 
     @property
-    def rows(self) -> int:
-        """Number of vertices."""
-        return self.source.shape[0]
-
-    @property
-    def epochs(self) -> int:
+    def rounds(self) -> int:
         """Number of epochs."""
         return self.parameters.epochs(self.rows)
 
@@ -119,107 +80,64 @@ class UmapTask:
         return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by, **of}
 
     @property
-    def chunk_rows(self) -> int:
-        """Rows of a chunk of the result."""
-        return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
-
-    @property
     def is_spectral(self) -> bool:
         """True if rows begin at eigenvectors: these are asked for, and rows are enough to have some."""
         return self.parameters.init == SPECTRAL and self.parameters.n_components < self.rows
 
     def outputs(self) -> tuple[Output, ...]:
         """Arrays of the result: the embedding, and radii if density counts or is measured."""
-        single, rows = np.dtype(np.float32), self.rows
-        shape, chunks = (rows, self.parameters.n_components), count(rows, self.chunk_rows)
-        embedding = Output("embedding", shape, single, chunks)
-        if self.parameters.density is None:
+        embedding, single = self.embedding(), np.dtype(np.float32)
+        if not self._is_spread:
             return (embedding,)
-        in_data = Output(RADII, (rows,), single, count(rows, RADIUS_ROWS))
-        return embedding, in_data, Output("radius_embedding", (rows,), single, chunks)
+        in_data = Output(RADII, (self.rows,), single, count(self.rows, RADIUS_ROWS))
+        return embedding, in_data, Output("radius_embedding", (self.rows,), single, embedding.chunks)
 
     # Plan -----------------------------------------------------------------------------------------
 
-    def plan(self, budget: Budget) -> Plan:
-        """Plan of the layout, for the processes that it is split among."""
-        width = self.parameters.n_components
-        task_facts = TaskFacts(
-            "umap",
-            "sgd",
-            self.source,
-            np.dtype(np.float32),
-            f"{width} dimensions, {self.epochs} epochs",
-            width,
-            result_bytes=4 * self.rows * (width + 2 * self._is_spread),
-            scratch_bytes=4 * self.rows * (width + 2 * self._is_spread),
-            subject=f"umap of {self.rows} rows and {self.edges} edges",
-            details=self._details(self.parts(budget.workers)),
-        )
-        return plan_task(task_facts, self, budget)
+    @property
+    def written_columns(self) -> int:
+        """Numbers of a row in the result: coordinates, and radii if density counts or is measured."""
+        return self.width + 2 * self._is_spread
 
-    def arrange(self, budget: Budget) -> FittedSweeps:
-        """Arrange one pass, by processes that share the edges, each with all of its threads."""
-        parts = self.parts(budget.workers)
-        memory, lanes = self._memory_bytes(parts), budget.threads * parts
-        work = PAIR_FLOPS * self.edges * self.epochs * (2 + self.parameters.negative_sample_rate)
-        work *= 1 + 0.5 * self._is_spread
-        reads, writes = 12 * self.edges, 4 * self.rows * self.parameters.n_components
-        sweep = Pass(
-            "layout",
-            "matrix",
-            reads,
-            writes,
-            work,
-            memory,
-            parts,
-            lanes,
-            blas_bytes=0,
-            numbers=self.edges,
-            exchange_bytes=self._exchange_bytes(parts) * self.epochs,
-        )
-        each = RESERVE_BYTES + memory, memory, writes
-        return FittedSweeps((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
+    @property
+    def checkpoint_columns(self) -> int:
+        """Numbers of a row in a checkpoint: coordinates, and radii."""
+        return self.written_columns
 
-    def parts(self, workers: int) -> int:
-        """Number of processes that the layout is split among, of ``workers`` available."""
-        return max(1, min(workers, self.rows // PART_ROWS))
+    @property
+    def moved_columns(self) -> int:
+        """Numbers of a row that processes exchange in an epoch: coordinates, and radii if density counts."""
+        return self.width + 2 * bool(self.parameters.density)
 
-    def _memory_bytes(self, parts: int = 1) -> int:
+    def flops(self, parts: int) -> float:
+        """Operations, in equivalent time, of all epochs."""
+        work = PAIR_FLOPS * self.edges * self.rounds * (2 + self.parameters.negative_sample_rate)
+        return work * (1 + 0.5 * self._is_spread)
+
+    def memory_bytes(self, parts: int) -> int:
         """Memory of each of ``parts`` processes that share the work."""
-        rows, width = self.rows, self.parameters.n_components
-        chunk = chunk_length(self.edges)
-        reading = 56 * (rows + 1) + chunk * 96
-        return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
+        reading = 56 * (self.rows + 1) + chunk_length(self.edges) * 96
+        losses = BLOCK * 8 * (6 * self.width + 12)
+        return self._edges_bytes(parts) + self._positions_bytes + reading + losses
+
+    def memory_details(self, share: str, parts: int) -> str:
+        """Return what the memory of a process is for."""
+        edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
+        return f"edges {edges}{share}, positions and groups of all rows {positions}"
 
     def _edges_bytes(self, parts: int) -> int:
-        """Bytes of edges in one of ``parts`` processes: its share, and at most one more row at its border."""
-        return edges_bytes(self.rows, min(self.edges, self.edges // parts + self.rows * (parts > 1)))
+        return edges_bytes(self.rows, self.share_of_edges(parts))
 
     @property
     def _positions_bytes(self) -> int:
         """Bytes of positions as given, before and after, and in a checkpoint, and of groups."""
-        row = self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
+        row = self.width * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
         return self.rows * row
 
     @property
     def _is_spread(self) -> bool:
         """True if density counts, or is measured."""
         return self.parameters.density is not None
-
-    def _exchange_bytes(self, parts: int) -> int:
-        """Bytes of positions that a process receives from the others in an epoch."""
-        columns = self.parameters.n_components + 2 * bool(self.parameters.density)
-        return 4 * self.rows * columns * (parts - 1) // parts
-
-    def _details(self, parts: int) -> tuple[tuple[str, str], ...]:
-        """Lines of the plan: memory of a process, and bytes exchanged between processes."""
-        edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
-        share = f" in each of {parts} processes" * (parts > 1)
-        memory = f"edges {edges}{share}, positions and groups of all rows {positions}"
-        exchange = (
-            f"{format_bytes(self._exchange_bytes(parts))} to each process in each of {self.epochs} epochs"
-        )
-        return ("memory", memory), *((("exchange", exchange),) if parts > 1 else ())
 
     # Run ------------------------------------------------------------------------------------------
 
@@ -233,7 +151,7 @@ class UmapTask:
         stored.require_whole()
         graph = stored.attrs
         parameters = self.parameters
-        edges = PullingEdges.of(stored, self.epochs)
+        edges = PullingEdges.of(stored, self.rounds)
         first, more = self._first_positions()
         if parameters.init == SPECTRAL and not self.is_spectral:
             run.warnings.append(
@@ -241,23 +159,21 @@ class UmapTask:
                 "rows begin at random"
             )
         goal = DensityGoal.of(self.graph, edges, parameters)
-        positions = lay_out(run, edges, parameters, lambda: first, self._processes(run), goal)
+        rounds = LayoutRounds(edges, parameters, self.rows, goal)
+        positions = make_rounds(run, rounds, lambda: rounds.start(first), self.processes(run))[POSITIONS]
         if not np.isfinite(positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
                 f"{parameters.learning_rate:g}, or repulsion_strength, {parameters.repulsion_strength:g}"
             )
-        shape, chunk = positions.shape, (self.chunk_rows, parameters.n_components)
-        array = create_output(run.result, "embedding", shape, np.float32, chunk)
-        write_whole_chunks(array, positions, (0, shape[0]), (0, shape[1]))
-        run.passes += 1
+        self.write_embedding(run, positions)
         curve = parameters.curve()
         loss, count = edge_loss(positions, edges, *curve)
         if self._is_spread:
             more |= write_radii(run.result, self.graph, positions, edges, curve, self.chunk_rows)
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
-            "epochs": self.epochs,
+            "epochs": self.rounds,
             "edges_that_pull": count,
             "curve": list(curve),
             **facts_of_distances(graph),
@@ -286,12 +202,6 @@ class UmapTask:
         everywhere = anywhere(self.rows, columns, seed)
         return extend_positions(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
-    def _processes(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
-        most = self.parts(run.at_once // run.concurrency)
-        enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
-        return range(next(enough, most), most + 1)
-
 
 # Tasks --------------------------------------------------------------------------------------------
 
@@ -319,23 +229,10 @@ def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Ta
             f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn, or a matrix"
             f"{coordinates_hint(result)}"
         )
-    init: object = arguments.init
-    is_name = is_word(init, INITS)
-    # Workers get the parameters: no matrix is among them.
-    parameters = dataclasses.replace(
-        arguments, init=str(init) if is_name else "custom", matrix=None, quality=None
-    )
-    parameters.check()
-    if is_name and init == INITS[-1]:
-        raise InputError("init custom has no name: give positions, or a result of pca or umap")
-    require_matrix(parameters.init, matrix)
     rows = result.matrix("indices" if kind == "knn" else "graph").shape[0]
+    parameters, given = named_start(arguments, matrix, result, rows, "pca or umap")
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
-    given = None
-    if not is_name and init is not PENDING_START:
-        names = names_of_result(result.path, result.attrs, 0)
-        given = given_positions(init, rows, parameters.n_components, names)
     if kind == "knn":
         is_spread = parameters.density is not None
         graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0, radii=is_spread)

@@ -13,4 +13,5 @@ scheduler       interface to the place where sweeps run, and its budget; data th
                 a process
 memory          memory that a process really holds; memory that the groups of a process leave to it
 team            processes that work at the same time, and exchange what they have
+rounds          rounds over a state in memory, made by this process or by a team
 """

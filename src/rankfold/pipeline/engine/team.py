@@ -60,6 +60,8 @@ from rankfold.pipeline.storage.checkpoint import (
 )
 from rankfold.pipeline.storage.journal import Journal
 
+Array = npt.NDArray[Any]
+
 LOOK_SECONDS = 1.0
 """Seconds between two checks of which processes are present, and whether the attempt is still ours."""
 
@@ -92,6 +94,7 @@ class Member:
     file_policy: FilePolicy
     attempt: Attempt
     next_look: float = 0.0
+    messages: int = 0
     last_message: float = 0.0
 
     @property
@@ -99,10 +102,11 @@ class Member:
         """Number of the part of this process, from 0 on."""
         return self.exchange.part
 
-    def swap(self, number: int, array: Any, ends: Sequence[int]) -> None:
+    def swap(self, array: Array, ends: Sequence[int]) -> None:
         """Exchange rows of an array with all others, see ``Exchange.swap``; raises if waiting has no use."""
         self.last_message = time.monotonic()
-        self.exchange.swap(number, array, ends, self.look)
+        self.messages += 1
+        self.exchange.swap(self.messages, array, ends, self.look)
 
     def look(self) -> None:
         """Raise if this process is to stop, its folder belongs to another attempt, or it has waited too
@@ -317,8 +321,6 @@ FIRST_SLOT = 64
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1e-4, 5e-3
 """Shortest and longest pause between two looks at a message that has not arrived."""
-
-Array = npt.NDArray[Any]
 
 
 class PeerLeft(Exception):

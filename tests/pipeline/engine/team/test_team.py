@@ -82,7 +82,7 @@ class Averages:
                     raise DamagedStateError(self.state, "was made up")
                 after = np.empty_like(rows)
                 after[own] = np.sin(rows[own] * (step + 1) + rows.sum())
-                member.swap(step + 1, after, self.ends)
+                member.swap(after, self.ends)
                 rows, step = after, step + 1
                 member.look()
         finally:

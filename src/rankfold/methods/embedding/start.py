@@ -51,7 +51,7 @@ def given_positions(init: object, rows: int, columns: int, wanted: Names | None 
         if kind not in STARTS:
             *names, last = STARTS
             raise InputError(
-                f"{init.path} is the result of {kind}: umap begins at one of {', '.join(names)} or {last}"
+                f"{init.path} is the result of {kind}: rows begin at one of {', '.join(names)} or {last}"
             )
         init.require_whole()
         name = METHODS[kind].matrices[0]
