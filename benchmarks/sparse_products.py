@@ -1,7 +1,7 @@
 """Products of sparse rows beside SciPy's: both products with a block, the Gram matrix, and nearest neighbors.
 
-    python benchmarks/sparse.py --folder /tmp/rankfold-data --out benchmarks/results/sparse.json
-    python benchmarks/sparse.py --part gram --pbmc pbmc3k_counts.npz
+    python benchmarks/sparse_products.py --folder /tmp/rankfold-data --out benchmarks/results/sparse.json
+    python benchmarks/sparse_products.py --part gram --pbmc pbmc3k_counts.npz
 
 Processor seconds of one thread. Contenders take turns, medians count, and what is compared is a ratio: the
 machine may have other work. ``pass`` is Y = A Q and Z = A'Y, with both orders of the nonzeros kept, and with
