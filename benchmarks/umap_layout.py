@@ -1,15 +1,15 @@
 """Layouts of one graph from one start: seconds and quality, ours beside umap-learn's.
 
-    python benchmarks/umap_layout.py --images fashion_mnist.npz --out benchmarks/results/umap_layout.json
-    python benchmarks/umap_layout.py --rows 15000 --starts components eigenvectors random --threads 1 ...
+    python benchmarks/umap_layout.py FOLDER --sets digits words --out benchmarks/results/umap_layout.json
+    python benchmarks/umap_layout.py FOLDER --rows 15000 --starts components eigenvectors random ...
 
-Images of 784 float32, or the digits of scikit-learn (``--images digits``), 15 neighbors with the image
-itself, 200 epochs. Layouts take turns from each start: two principal components; eigenvectors of the graph,
-each system by its own way, which are its default; anywhere. In one thread umap-learn keeps to its seed, in
-two it does not. Seconds are of umap-learn's epochs alone, and of the whole call of ours, eigenvectors
-included: of the processor in one thread, by the wall in two. Quality is that of each seed: trustworthiness
-and continuity of a sample of rows among all, trustworthiness of a sample by itself, the share of rows whose
-class most of their 10 neighbors in the plane have, and preservation of the neighbors of all rows.
+Sets of ``real_sets.py``, 15 neighbors with the row itself, 200 epochs. Layouts take turns from each start:
+two principal components; eigenvectors of the graph, each system by its own way, which are its default;
+anywhere. In one thread umap-learn keeps to its seed, in two it does not. Seconds are of umap-learn's epochs
+alone, and of the whole call of ours, eigenvectors included: of the processor in one thread, by the wall in
+two. Quality is that of each seed: trustworthiness and continuity of a sample of rows among all,
+trustworthiness of a sample by itself, the share of rows whose class most of their 10 neighbors in the plane
+have, and preservation of the neighbors of all rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ os.environ["NUMBA_NUM_THREADS"] = "2"
 
 import numba
 import numpy as np
-from sklearn.datasets import load_digits
+import real_sets
 from umap.layouts import optimize_layout_euclidean
 from umap.spectral import spectral_layout
 from umap.umap_ import make_epochs_per_sample
@@ -44,7 +44,6 @@ import rankfold as rf
 from rankfold.methods.embedding.start import start_positions
 from rankfold.methods.umap.arguments import UmapArguments
 
-SEEDS = (0, 1, 2)
 K = 14
 EPOCHS = 200
 SAMPLE_ROWS = 5000
@@ -89,14 +88,16 @@ def starts_of(x: Array, graph: Any, names: Sequence[str]) -> dict[str, tuple[Arr
     return {name: found[name] for name in names}
 
 
-def quality(x: Array, classes: Array, embedding: Array, neighbors: rf.Result) -> dict[str, float]:
+def quality(x: Array, classes: Array | None, embedding: Array, neighbors: rf.Result) -> dict[str, float]:
     near = rf.knn(embedding.astype(np.float32), K)
     some = np.random.default_rng(0).permutation(len(x))[:ROWS_BY_THEMSELVES]
-    votes = classes[near.indices[:, :CLASS_NEIGHBORS]]
-    counts = np.stack([(votes == each).sum(axis=1) for each in range(classes.max() + 1)], axis=1)
+    found = {"trustworthiness within a sample": float(rf.trustworthiness(x[some], embedding[some], K + 1))}
+    if classes is not None:
+        votes = classes[near.indices[:, :CLASS_NEIGHBORS]]
+        counts = np.stack([(votes == each).sum(axis=1) for each in range(classes.max() + 1)], axis=1)
+        found["classes"] = float((counts.argmax(axis=1) == classes).mean())
     return {
-        "trustworthiness within a sample": float(rf.trustworthiness(x[some], embedding[some], K + 1)),
-        "classes": float((counts.argmax(axis=1) == classes).mean()),
+        **found,
         "trustworthiness": float(
             rf.trustworthiness(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))
         ),
@@ -106,7 +107,7 @@ def quality(x: Array, classes: Array, embedding: Array, neighbors: rf.Result) ->
 
 
 def compare(
-    x: Array, classes: Array, names: Sequence[str], threads_of: Sequence[int], folder: Path
+    x: Array, classes: Array | None, names: Sequence[str], threads_of: Sequence[int], seeds: int, folder: Path
 ) -> dict[str, Any]:
     neighbors = rf.knn(x, K, out=folder / "neighbors.zarr")
     graph = rf.fuzzy_graph(neighbors, out=folder / "graph.zarr")
@@ -116,7 +117,8 @@ def compare(
         theirs(weights, start_positions(None, len(x), 2, 0), 0, threads, epochs=1)  # compiles
     rf.umap(graph, n_epochs=1)
     found: dict[str, Any] = {}
-    for seed, threads, (start, (positions, told)) in itertools.product(SEEDS, threads_of, starts.items()):
+    turns = itertools.product(range(seeds), threads_of, starts.items())
+    for seed, threads, (start, (positions, told)) in turns:
         sides = {
             "umap-learn": functools.partial(theirs, weights, positions),
             "rankfold": functools.partial(ours, graph, told, folder=folder),
@@ -143,35 +145,43 @@ def _times_faster(found: dict[str, Any], start: str, threads: int) -> float:
     return statistics.median(a["seconds"] / b["seconds"] for a, b in zip(peer, own, strict=True))
 
 
-def images(path: Path) -> tuple[Array, Array]:
-    """Images in rows, and the class of each."""
-    if str(path) == "digits":
-        x, classes = load_digits(return_X_y=True)
-    else:
-        stored = np.load(path)
-        x, classes = stored["X"], stored["y"]
-    return x.astype(np.float32), classes.astype(np.int64)
+def table(found: dict[str, Any]) -> str:
+    """Medians of each measure over the seeds, a line for each layout."""
+    lines = []
+    for name, runs in found.items():
+        if isinstance(runs, list):
+            medians = (
+                f"{measure} {statistics.median(run[measure] for run in runs):.4g}" for measure in runs[0]
+            )
+            lines.append(f"  {name:28} {', '.join(medians)}")
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Compare, say, and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--rows", type=int, help="as many of the images, drawn")
+    parser.add_argument("folder", type=Path, help="of the sets, which are fetched into it")
+    parser.add_argument("--sets", nargs="+", default=list(real_sets.SETS), choices=list(real_sets.SETS))
+    parser.add_argument("--rows", type=int, help="as many of each set, drawn")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=[COMPONENTS])
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", nargs="+", type=int, default=[1])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    x, classes = images(arguments.images)
-    some = np.sort(np.random.default_rng(0).permutation(len(x))[: arguments.rows])
-    x, classes = x[some], classes[some]
-    with tempfile.TemporaryDirectory() as folder:
-        found = compare(x, classes, arguments.starts, arguments.threads, Path(folder))
     versions = {name: importlib.metadata.version(name) for name in ("umap-learn", "numba", "numpy")}
-    facts = {"machine": platform.machine(), "cores": os.cpu_count(), "rows": len(x), "epochs": EPOCHS}
-    arguments.out.write_text(json.dumps({**facts, "versions": versions, **found}, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    facts = {"machine": platform.machine(), "cores": os.cpu_count(), "epochs": EPOCHS, "versions": versions}
+    found: dict[str, Any] = {}
+    for name in arguments.sets:
+        x, classes = real_sets.load(arguments.folder, name)
+        some = np.sort(np.random.default_rng(0).permutation(len(x))[: arguments.rows])
+        x, classes = x[some], None if classes is None else classes[some].astype(np.int64)
+        with tempfile.TemporaryDirectory() as folder:
+            how = arguments.starts, arguments.threads, arguments.seeds, Path(folder)
+            found[name] = {"rows": len(x), "columns": x.shape[1], **compare(x, classes, *how)}
+        print(f"{name}, {x.shape[0]} x {x.shape[1]}\n{table(found[name])}", flush=True)
+        if arguments.out:
+            arguments.out.write_text(json.dumps({**facts, "sets": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
