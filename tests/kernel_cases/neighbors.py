@@ -117,6 +117,44 @@ def exhaust_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def near_case(shape: tuple[int, int], dtype: str) -> Case:
+    """Bounds by the products of some columns and the length of the rest, as of projected rows."""
+    p, d, q = shape[0], 2 * shape[1], shape[0] + 2
+    y = matrix((q, d), dtype)
+    x = y[:p].copy()
+    x[p // 2 :] = matrix((p, d), dtype, seed=9)[p // 2 :]
+    near_i, near_j = near("float32", x, y)
+    scales = [1 / np.sqrt(np.maximum(2 * each.astype(float), 1e-3)) for each in (near_i, near_j)]
+    scales[0][0] = 0
+
+    def short(rows: Array, scale: Array) -> Array:
+        wide = rows.astype(float) * scale[:, None]
+        return np.hstack([wide[:, : d // 2], np.linalg.norm(wide[:, d // 2 :], axis=1)[:, None]])
+
+    inputs = {"x": x, "y": y, "scale_x": scales[0], "scale_y": scales[1]}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for metric, diagonal in itertools.product(neighbors.BY_PRODUCTS, (-p, 1)):
+            is_cosine = metric == neighbors.Metric.COSINE
+            factors = scales if is_cosine else [np.ones(p), np.ones(q)]
+            z = [short(each, factor) for each, factor in zip((x, y), factors, strict=True)]
+            terms = [(each**2).sum(axis=1) / 2 * (1 - 1e-5) for each in z]
+            if metric == neighbors.Metric.INNER_PRODUCT:
+                terms = [-1e-5 * each for each in terms]
+            tile = [each.astype(np.float32) for each in (z[0] @ z[1].T, *terms)]
+            rows, columns = fill(p, 3, np.inf, neighbors.EMPTY), fill(q, 2, np.inf, neighbors.EMPTY)
+            columns[0][::3] = -np.inf
+            lists = {"keys_i": rows[0], "ids_i": rows[1], "keys_j": columns[0], "ids_j": columns[1]}
+            where = {"first_i": 2**40, "first_j": 2**33, "diagonal": diagonal}
+            assert body(*tile, *a.values(), metric=metric, **lists, **where) >= 0
+            outputs |= listed(f"{metric.name} {diagonal} rows", *rows)
+            outputs |= listed(f"{metric.name} {diagonal} columns", *columns)
+        return outputs
+
+    return Case(inputs, run)
+
+
 def city(a: Array, b: Array) -> float:
     total = 0.0
     for t in range(len(a)):
@@ -464,6 +502,7 @@ CASES: dict[tuple[str, str], tuple[MakeCase, tuple[str, ...]]] = {
     ("neighbors.lists", "scan_pairs"): (scan_case, FLOATS),
     ("neighbors.lists", "refine_rows"): (refine_case, ALL),
     ("neighbors.lists", "exhaust_rows"): (exhaust_case, ALL),
+    ("neighbors.lists", "measure_near"): (near_case, ALL),
     ("neighbors.meeting", "meet_rows"): (meet_case, ALL),
     ("neighbors.meeting", "limit_pairs"): (limit_case, FLOATS),
     ("neighbors.lists", "measure_pairs"): (lambda *case: pairs_case(*case, PAIRS), ("float64",)),

@@ -6,8 +6,17 @@ of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j)
 distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
 order of the sum.
 
+A shorter product bounds it too. With ``z`` the coordinates of a row in r orthonormal directions, and ``t``
+the length of what they leave of it, ``x_i . x_j <= z_i . z_j + t_i t_j`` by Cauchy and Schwarz: the product
+of rows of r + 1 numbers. The leading directions of a sample hold most of the distances, and few pairs are
+left to measure. Coordinates are summed in float64, and lengths rounded up, so that the same ``EXTRA`` covers
+their roundings.
+
 References
 ----------
+Seidl, Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998: candidates by a lower bound of the
+distance, which is measured until the bound exceeds the distance of the k-th.
+
 Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, section 3.1: the error of an
 inner product in any order of the sum.
 """

@@ -201,6 +201,68 @@ def exhaust_rows(
 
 
 @kernel
+def measure_near(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    keys_i: Float64,
+    ids_i: Int64,
+    keys_j: Float64,
+    ids_j: Int64,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+) -> int:
+    """Measure the pairs of a tile that bounds do not rule out, and merge them into both lists, in place.
+
+    Parameters
+    ----------
+    products : (p, q) float32 or float64
+        Upper bounds of inner products of p rows with q others, but for the roundings that ``near_i`` and
+        ``near_j`` allow for: those of projected rows, for instance.
+    near_i, near_j : (p,), (q,)
+        As for ``scan_pairs``.
+    x, y : (p, d) and (q, d) float32, float64 or uint8, of one type
+        Rows as they are stored.
+    scale_x, scale_y, metric
+        As for ``refine_rows``.
+    keys_i, ids_i : (p, k)
+        Lists of the rows, which take ids ``first_j + j``; a pair that a list has is not taken twice. Written.
+    keys_j, ids_j : (q, k')
+        Lists of the columns, which take ids ``first_i + i``. Written. Keys of -inf accept nothing.
+    diagonal : int
+        As for ``scan_pairs``.
+
+    Returns
+    -------
+    int
+        Number of pairs that were measured.
+
+    Notes
+    -----
+    One addition and two comparisons a pair, and 3 d flops for one that is measured. Limits fall as pairs are
+    taken: how many are measured depends on the order, what the lists hold does not.
+    """
+    measured = 0
+    for i in range(len(x)):
+        for j in range(max(0, i + diagonal), len(y)):
+            bound = near_i[i] + near_j[j] - products[i, j]
+            far = max(half(root, metric) if root > -np.inf else root for root in (keys_i[i, 0], keys_j[j, 0]))
+            if bound <= far:
+                key = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+                _take(keys_i[i], ids_i[i], key, first_j + j)
+                _take(keys_j[j], ids_j[j], key, first_i + i)
+                measured += 1
+    return measured
+
+
+@kernel
 def measure_pairs(
     x: Float64,
     y: Float64,

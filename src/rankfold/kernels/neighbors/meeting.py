@@ -87,10 +87,11 @@ class Rows:
 
     raw: Array
     copy: npt.NDArray[np.float32] | None
-    """Rows as they are multiplied on the host; None for metrics that products do not bound."""
+    """Rows as they are multiplied on the host; None for metrics that products do not bound. Of projected rows
+    (rows, r + 1): coordinates in r directions, and the length of the rest."""
 
     norms: Float64
-    """(rows,) squared norms of the copy."""
+    """(rows,) squared norms of the rows that the copy is of."""
 
     scale: Float64
     """(rows,) reciprocal norms for cosine, else ones."""
@@ -102,6 +103,11 @@ class Rows:
     def stop(self) -> int:
         """Number of the last of these rows in the matrix, plus one."""
         return self.first + len(self.raw)
+
+    @property
+    def projected(self) -> bool:
+        """True if the copy is of projected rows, whose products are upper bounds of those of rows."""
+        return self.copy is not None and self.copy.shape[1] != self.raw.shape[1]
 
     def part(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` of these."""
@@ -175,6 +181,10 @@ class Lists(NamedTuple):
     ids: Int64
     uncertain: Int64
     """(1,) number of times that a row had too few candidates to be certain, and was compared with all."""
+
+    def part(self, some: slice) -> Lists:
+        """Lists of some of the rows, which share memory with these."""
+        return Lists(self.keys[some], self.ids[some], self.uncertain)
 
 
 @kernel

@@ -9,6 +9,7 @@ plan          groups of blocks that fit, and what they cost
 knn           the task: from a request to a result
 extend        an earlier search, extended by new rows
 row_blocks    rows of a block: as stored, as multiplied, and their norms
+projection    rows in leading directions of a sample, whose short products bound distances
 pair_fold     compares the rows of two blocks, and updates their lists of nearest rows
 sparse_rows   sparse rows of a block, and the edges of blocks
 sparse_fold   compares the rows of two blocks of sparse rows

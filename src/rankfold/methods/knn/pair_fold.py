@@ -26,6 +26,7 @@ from rankfold.kernels.neighbors.lists import (
     compare_pairs,
     distance,
     exhaust_rows,
+    measure_near,
     measure_pairs,
     merge_lists,
     refine_rows,
@@ -369,4 +370,8 @@ def _warm_bounds(
     for each in (x, y):
         square_norms(each, out=np.empty(4))
     refine_rows(x, y, one, one, bounds=bounds, places=places, **measuring)
+    near, tile = np.ones(4, np.float32), np.zeros((4, 4), np.float32)
+    sides: dict[str, Any] = {"keys_i": keys, "ids_i": ids, "keys_j": keys, "ids_j": ids}
+    where: dict[str, Any] = {"first_i": 0, "first_j": 0, "diagonal": 1}
+    measure_near(tile, near, near, x, y, one, one, metric=metric, **sides, **where)
     exhaust_rows(np.zeros((4, 4)), one, one, x, y, one, one, own=np.arange(4), **measuring)

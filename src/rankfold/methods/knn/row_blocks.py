@@ -16,6 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows, square_norms
+from rankfold.methods.knn.projection import project
 from rankfold.methods.parts.panels import numbers, remedy
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
@@ -68,6 +69,15 @@ class BlockReader:
     bounded: bool
     """True if products bound the metric, so that there is a copy."""
 
+    basis: Float64 | None = None
+    """(columns, r) orthonormal directions in which the copy has coordinates, and one more number for the rest
+    of a row; None if the copy is of the rows themselves. See ``projection.py``."""
+
+    @property
+    def copy_columns(self) -> int:
+        """Columns of the copy."""
+        return self.columns if self.basis is None else self.basis.shape[1] + 1
+
     @property
     def columns(self) -> int:
         """Columns of the source."""
@@ -92,7 +102,7 @@ class BlockReader:
     def copies(self) -> bool:
         """True if the copy of rows that is multiplied takes memory of its own."""
         plain = self.dtype == np.float32 and self.shift is None and self.metric != Metric.COSINE
-        return self.bounded and not plain
+        return self.bounded and not (plain and self.basis is None)
 
     @property
     def lent(self) -> bool:
@@ -104,8 +114,8 @@ class BlockReader:
 
     def memory_bytes(self, rows: int) -> int:
         """Bytes of a buffer for ``rows`` rows."""
-        row = self.columns * (self.dtype.itemsize * (not self.lent) + 4 * self.copies) + 2 * 8
-        return rows * row
+        raw = self.columns * self.dtype.itemsize * (not self.lent)
+        return rows * (raw + 4 * self.copy_columns * self.copies + 2 * 8)
 
     def read_bytes(self, tallest: int) -> int:
         """Bytes besides the buffers while ``tallest`` rows are read, including conversion to another type."""
@@ -125,9 +135,8 @@ class BlockReader:
 
     def buffer(self, rows: int) -> RowBuffer:
         """Allocate buffers for ``rows`` rows."""
-        shape = (rows, self.columns)
-        raw = aligned_empty((0, self.columns) if self.lent else shape, self.dtype)
-        copy = aligned_empty(shape, np.float32) if self.copies else None
+        raw = aligned_empty((0 if self.lent else rows, self.columns), self.dtype)
+        copy = aligned_empty((rows, self.copy_columns), np.float32) if self.copies else None
         return RowBuffer(raw, copy, np.zeros(rows), np.ones(rows))
 
     def read(self, into: RowBuffer, start: int, stop: int, at: int) -> Rows:
@@ -141,7 +150,7 @@ class BlockReader:
     def ready(self, raw: Array, copy: npt.NDArray[np.float32] | None = None) -> Rows:
         """Prepare rows that are in memory as stored; ``copy`` is a buffer for the copy that is multiplied."""
         if copy is None and self.copies:
-            copy = np.empty(raw.shape, np.float32)
+            copy = np.empty((len(raw), self.copy_columns), np.float32)
         return self.prepare(RowBuffer(raw, copy, np.zeros(len(raw)), np.ones(len(raw))), raw, 0, 0)
 
     def prepare(self, into: RowBuffer, raw: Array, start: int, at: int) -> Rows:
@@ -177,7 +186,7 @@ class BlockReader:
         if not self.bounded:  # nothing is squared before it is known to be near
             norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
             return
-        if self.metric != Metric.COSINE and self.shift is None:
+        if self.metric != Metric.COSINE and self.shift is None and self.basis is None:
             square_norms(raw, out=norms)
             if copy is not None and self.copies:
                 copy[...] = raw
@@ -194,10 +203,14 @@ class BlockReader:
             norms[np.isfinite(norms)] = 1.0
         elif self.shift is not None:
             values -= self.shift
-        if copy is not None and self.copies:
-            copy[...] = values
         if self.metric != Metric.COSINE:
             np.einsum("ij,ij->i", values, values, out=norms)
+        if copy is None or not self.copies:
+            return
+        if self.basis is None:
+            copy[...] = values
+        else:
+            project(values, self.basis, copy)
 
     def _refuse(self, raw: Array, norms: Float64, start: int) -> None:
         bad = ~np.isfinite(raw)

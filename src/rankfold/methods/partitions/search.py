@@ -59,7 +59,8 @@ class OverPartitions(DeclaredFold):
 
     def ready(self, work: Workspace, name: str, raw: Array) -> Any:
         """Rows ready for comparison; a copy that this takes is in the buffer of that name."""
-        copy = work.room.array(name, raw.shape, np.float32) if self.reader.copies else None
+        shape = len(raw), self.reader.copy_columns
+        copy = work.room.array(name, shape, np.float32) if self.reader.copies else None
         return self.reader.ready(raw, copy)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._dispatch import plain, wide
-from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
+from rankfold.kernels.neighbors.cpu._distances import COSINE, INNER_PRODUCT, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
 from rankfold.kernels.neighbors.cpu._masks import LANES as LANES_OF_MASK
 from rankfold.kernels.neighbors.cpu._masks import lowest_bit, mask_below
@@ -37,6 +37,12 @@ RUN = LANES_OF_MASK
 Index = np.uint64
 """Index type of loops that are to be vectorized: a signed index is checked each time for being negative, and
 slices instead count references, each by an atomic operation."""
+
+TINY = 1e-35
+"""Added to limits, since the smallest numbers of float32 are lost."""
+
+SHORT_ERROR = 2.0**-24
+"""Largest relative error of a rounding in float32. A length of n numbers is off by (n + 4) / 2 times it."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
@@ -119,6 +125,40 @@ def exhaust_rows(
     inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
     scratch = np.empty(x.shape[1]), np.empty(LANES)
     _run(_exhaust, (*limits, *inputs, plain(own)), (keys, ids), *scratch)
+
+
+def measure_near(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    keys_i: Float64,
+    ids_i: Int64,
+    keys_j: Float64,
+    ids_j: Int64,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+) -> int:
+    """See the contract. Measures the pairs of a tile that bounds do not rule out, into both lists.
+
+    Scratch 12 d bytes, and 4 or 8 a row and a column.
+    """
+    bounds = (wide(products), plain(near_i), plain(near_j))
+    inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first_j)
+    limits = np.empty(len(x), products.dtype), np.empty(len(y), products.dtype)
+    scratch = np.empty(x.shape[1]), np.empty(x.shape[1], np.float32), np.empty(LANES), np.zeros(1, np.int64)
+    # Of float32 rows and bytes a sum in float32 is close enough to rule most pairs out.
+    reach = 0.0 if x.dtype == np.float64 else SHORT_ERROR * (x.shape[1] + 8)
+    widening = 4 * float(np.finfo(products.dtype).eps)
+    where = int(first_i), int(diagonal), widening, reach
+    _run(_measure_near, (*bounds, *inputs), (keys_i, ids_i, keys_j, ids_j), *where, *limits, *scratch)
+    return int(scratch[-1][0])
 
 
 def measure_pairs(
@@ -368,6 +408,99 @@ def _exhaust(
                     continue
                 key = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
                 take(keys[i], ids[i], key, first + j)
+
+
+def _square_of(row: Array, y: Array, j: Index, scale: Any, columns: Index) -> Any:
+    total = scale * 0
+    for t in range(columns):
+        apart = row[t] - np.float32(y[j, t]) * scale
+        total += apart * apart
+    return total
+
+
+# Compared with a limit that allows for additions in any order.
+_square = compile_loop(_square_of, fastmath={"reassoc", "contract", "nsz"}, called_from_python=False)
+
+
+@part
+def _limit(key: float, metric: int, widening: float) -> float:
+    """Number that the bound of each pair which may enter a list is below: see ``half``.
+
+    ``widening`` is more than rounding the number to the type of bounds takes, relative to it.
+    """
+    if key == -np.inf:
+        return key
+    limit: float = _half(key, metric)
+    return limit + abs(limit) * widening + TINY
+
+
+@part
+def _gains(key: float, name: int, other: int, metric: int) -> bool:
+    """False if a list is full of pairs at distance 0 with ids up to ``name``, and ``other`` is above it."""
+    return key != 0 or metric == INNER_PRODUCT or other < name
+
+
+@compile_loop
+def _measure_near(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    metric: int,
+    inner: Any,
+    first_j: int,
+    keys_i: Float64,
+    ids_i: Int64,
+    keys_j: Float64,
+    ids_j: Int64,
+    first_i: int,
+    diagonal: int,
+    widening: float,
+    reach: float,
+    far_i: Array,
+    far_j: Array,
+    row: Float64,
+    short: Array,
+    sums: Float64,
+    measured: Int64,
+) -> None:
+    q, columns = len(near_j), Index(len(row))
+    for j in range(q):
+        far_j[j] = _limit(keys_j[j, 0], metric, widening)
+    for i in range(len(near_i)):
+        bounds, near, is_loaded = products[i], near_i[i], False
+        far_i[i] = _limit(keys_i[i, 0], metric, widening)
+        for a in range(max(0, i + diagonal), q, RUN):
+            mask = _mask_below(bounds, near, near_j, far_i[i], far_j, a, min(a + RUN, q))
+            while mask:
+                j = a + lowest_bit(mask)
+                mask &= mask - np.uint64(1)
+                bound = near + near_j[j] - bounds[j]
+                of_row = bound < far_i[i] and _gains(keys_i[i, 0], ids_i[i, 0], first_j + j, metric)
+                of_column = bound < far_j[j] and _gains(keys_j[j, 0], ids_j[j, 0], first_i + i, metric)
+                if not of_row and not of_column:
+                    continue
+                if not is_loaded:
+                    is_loaded = True
+                    load(x[i], scale_x[i], metric, row)
+                    for t in range(columns):
+                        short[t] = row[t]
+                if inner is None and reach > 0:
+                    # Half a squared distance, and rounded: most pairs are ruled out by it.
+                    scale = np.float32(scale_y[j] if metric == COSINE else 1.0)
+                    length = np.sqrt(np.float64(_square(short, y, Index(j), scale, columns))) * (1 - reach)
+                    least = max(length - (reach if metric == COSINE else 0.0), 0.0)
+                    if least * least > 2 * max(far_i[i], far_j[j]):
+                        continue
+                key = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
+                take(keys_i[i], ids_i[i], key, first_j + j)
+                take(keys_j[j], ids_j[j], key, first_i + i)
+                far_i[i] = _limit(keys_i[i, 0], metric, widening)
+                far_j[j] = _limit(keys_j[j, 0], metric, widening)
+                measured[0] += 1
 
 
 @compile_loop

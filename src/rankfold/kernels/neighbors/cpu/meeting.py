@@ -7,6 +7,10 @@ the end.
 
 If too many rows are uncertain (blocks far from the mean, with rows close to each other) shortlists are filled
 from products in float64 from then on; that changes the time and nothing else.
+
+Of projected rows (see ``bounds.py``) a product takes a fraction of the time, and its bound is not as close: a
+shortlist would lose too much. There every pair whose bound is below the limit of a list is measured at once,
+so that limits fall as fast as they can. Only the first tile of a row fills its list from a shortlist.
 """
 
 from __future__ import annotations
@@ -23,7 +27,15 @@ from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._dispatch import plain, wide
 from rankfold.kernels.neighbors.bounds import near, products, slack, tiles
 from rankfold.kernels.neighbors.cpu._masks import keep_least
-from rankfold.kernels.neighbors.lists import Metric, exhaust_rows, half, refine_rows, scan_pairs
+from rankfold.kernels.neighbors.lists import (
+    EMPTY,
+    Metric,
+    exhaust_rows,
+    half,
+    measure_near,
+    refine_rows,
+    scan_pairs,
+)
 from rankfold.kernels.neighbors.meeting import (
     GROUPS,
     HALVES,
@@ -53,6 +65,12 @@ STRIP = 224
 
 UNCERTAIN = 0.05
 """Share of uncertain rows (whose shortlist was too short) above which products should be in float64."""
+
+
+MOST_MEASURED = 0.3
+"""Share of the pairs of two blocks of projected rows above which measuring them takes longer than products of
+whole rows in float64.
+"""
 
 
 def square_norms(x: Array, *, out: Float64) -> None:
@@ -127,6 +145,8 @@ def meet_rows(
     """
     dtype = np.dtype(np.float64 if precise else np.float32)
     task = _Meeting(metric, shift, room, lists_i.keys.shape[1])
+    if x.projected and not precise:
+        return task.meet_projected(x, y, lists_i, lists_i if same else lists_j, same=same)
     one = task.side("left", x, lists_i, dtype)
     two = one if same else task.side("right", y, lists_j, dtype)
     most = double_rows(x.raw.shape[1]) if precise else TILE
@@ -228,7 +248,7 @@ class _Meeting:
     def side(self, name: str, rows: Rows, lists: Lists | None, dtype: np.dtype[Any]) -> Side:
         """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists."""
         count, most = len(rows), shortlist_length(self.k)
-        row_terms = near(rows.norms, rows.raw.shape[1], self.metric, dtype)
+        row_terms = self._near(rows, dtype)
         if lists is None:  # rows without lists accept nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
             return Side(rows, np.empty((count, 0)), np.empty((count, 0), np.int64), row_terms, bounds, places)
@@ -257,19 +277,78 @@ class _Meeting:
         gap = float(np.sqrt(((a - b) ** 2).sum())) - radius_a - radius_b
         return gap > 0 and gap * gap / 2 * (1 - 1e-9) > roots
 
+    def meet_projected(self, x: Rows, y: Rows, lists_i: Lists, lists_j: Lists | None, *, same: bool) -> bool:
+        """Compare two blocks of projected rows; returns True if so many pairs were measured that products in
+        float64 would cost less.
+        """
+        single, measured, was_full = np.dtype(np.float32), 0, bool((lists_i.ids[:, 0] != EMPTY).all())
+        for i, j in tiles(len(x), len(y), TILE, same=same):
+            a, b = x.part(i.start, i.stop), y.part(j.start, j.stop)
+            own = lists_i.part(i)
+            others = None if lists_j is None else lists_j.part(j)
+            diagonal = i.start - j.start + 1 if same else -len(a)
+            tile = self._tile(a, b, single, diagonal)
+            if any((each.ids[:, 0] == EMPTY).any() for each in (own, others) if each is not None):
+                self._fill(a, b, own, others, tile, diagonal)
+            keys, ids, _ = self._nothing(len(b)) if others is None else others
+            measured += measure_near(
+                tile,
+                self._near(a, single),
+                self._near(b, single),
+                a.raw,
+                b.raw,
+                a.scale,
+                b.scale,
+                metric=self.metric,
+                keys_i=own.keys,
+                ids_i=own.ids,
+                keys_j=keys,
+                ids_j=ids,
+                first_i=a.first,
+                first_j=b.first,
+                diagonal=diagonal,
+            )
+        return was_full and measured > MOST_MEASURED * len(x) * len(y)
+
+    def _nothing(self, rows: int) -> Lists:
+        """Lists that accept nothing, for rows that have none."""
+        keys, ids = self.room("no keys", (rows, 1), np.float64), self.room("no ids", (rows, 1), np.int64)
+        keys[...], ids[...] = -np.inf, EMPTY
+        return Lists(keys, ids, np.zeros(1, np.int64))
+
+    def _fill(
+        self, x: Rows, y: Rows, lists_i: Lists, lists_j: Lists | None, tile: Array, diagonal: int
+    ) -> None:
+        """Fill lists with the pairs of a tile that have the least bounds, so that they have a limit."""
+        single = np.dtype(np.float32)
+        one, two = self.side("left", x, lists_i, single), self.side("right", y, lists_j, single)
+        self._shortlist(one, slice(0, len(x)), two, slice(0, len(y)), tile, diagonal)
+        self._refine(one, y)
+        if lists_j is not None:
+            self._refine(two, x)
+
     def scan(self, one: Side, i: slice, two: Side, j: slice, dtype: np.dtype[Any], *, same: bool) -> None:
         """Compute the products of a tile, and shortlist its pairs."""
         if dtype == np.float32 and self.is_far(one, i, two, j):
             return
         x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
+        diagonal = i.start - j.start + 1 if same else -len(x)
+        tile = self._tile(x, y, dtype, diagonal)
+        self._shortlist(one, i, two, j, tile, diagonal)
+
+    def _tile(self, x: Rows, y: Rows, dtype: np.dtype[Any], diagonal: int) -> Array:
+        """Products of two tiles of rows; on the diagonal of a block no more of them than are needed."""
         a, b = self._factors(x, y, dtype)
         tile = self.room("tile", (len(x), len(y)), dtype)
-        diagonal = i.start - j.start + 1 if same else -len(x)
         strip = STRIP if diagonal == 1 else len(x)
         for top in range(0, len(x), strip):
             left = top if diagonal == 1 else 0
             more = functools.partial(self.room, "more", (strip, len(y)), dtype)
             products(a[top : top + strip], b[left:], tile[top : top + strip, left:], more)
+        return tile
+
+    def _shortlist(self, one: Side, i: slice, two: Side, j: slice, tile: Array, diagonal: int) -> None:
+        """Insert the pairs of a tile into the shortlists of rows ``i`` of one side and ``j`` of the other."""
         bounds = one.unlimited(i), two.unlimited(j)
         if min(tile.shape) >= WORTH_LIMITS and max(each.shape[1] for each in bounds) > 1:
             limit_pairs(
@@ -299,8 +378,17 @@ class _Meeting:
 
         Returns the number of uncertain rows.
         """
+        uncertain_rows = np.flatnonzero(~self._refine(side, others))
+        most = double_rows(side.rows.raw.shape[1])
+        for start in range(0, len(uncertain_rows), most):
+            self._exhaust(side, uncertain_rows[start : start + most], others, same=same)
+        uncertain += len(uncertain_rows)
+        return len(uncertain_rows)
+
+    def _refine(self, side: Side, others: Rows) -> npt.NDArray[np.bool_]:
+        """Measure the shortlists of a side; returns which rows (rows,) are certain to have lost nothing."""
         rows = side.rows
-        certain = refine_rows(
+        return refine_rows(
             rows.raw,
             others.raw,
             rows.scale,
@@ -312,11 +400,12 @@ class _Meeting:
             keys=side.keys,
             ids=side.ids,
         )
-        uncertain_rows, most = np.flatnonzero(~certain), double_rows(rows.raw.shape[1])
-        for start in range(0, len(uncertain_rows), most):
-            self._exhaust(side, uncertain_rows[start : start + most], others, same=same)
-        uncertain += len(uncertain_rows)
-        return len(uncertain_rows)
+
+    def _near(self, rows: Rows, dtype: np.dtype[Any]) -> Array:
+        """Terms of rows in the bounds of their products in a type: see ``bounds.near``."""
+        is_short = dtype == np.float32 and rows.projected and rows.copy is not None
+        columns = rows.copy.shape[1] if is_short else rows.raw.shape[1]  # type: ignore[union-attr]
+        return near(rows.norms, columns, self.metric, dtype)
 
     def _exhaust(self, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
         """Measure the pairs of some rows with a block, but for those that products in float64 rule out."""
