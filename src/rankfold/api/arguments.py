@@ -1,8 +1,8 @@
 """Checks of the arguments of callers in Python: names, flags, and paths of outputs.
 
 ``public`` wraps a public function. Its signature stays as it is written, and its docstring then explains
-every argument. For an unknown argument, the error names that of rankfold, whatever library the caller has it
-from.
+every argument. The error about an unknown argument suggests rankfold's name for it, also if the caller used
+the name that it has in NumPy, SciPy, scikit-learn or Dask.
 """
 
 from __future__ import annotations
@@ -66,17 +66,23 @@ FOREIGN_NAMES: dict[str, tuple[str, ...]] = {
     "with_mean": ("center",),
     "with_std": ("scale",),
 }
-"""Names here of arguments of NumPy, SciPy, scikit-learn and Dask."""
+"""rankfold's names for arguments of NumPy, SciPy, scikit-learn and Dask, by their names there.
+
+The error about an unknown argument suggests the first of these that the function has.
+"""
 
 FLAGS = ("bool", "bool | None")
 """Annotations of arguments that are True or False."""
 
 OUTPUTS = ("out", "destination")
-"""Arguments that name an output."""
+"""Names of arguments that are paths of outputs."""
 
 
 def public(function: F, *, name: str = "") -> F:
-    """Wrap a public function so that its arguments are checked; under another ``name``, if one is given."""
+    """Wrap a function so that its arguments are checked and its docstring explains every argument.
+
+    With a ``name``, the returned function has this name and belongs to the package ``rankfold``.
+    """
     signature = inspect.signature(function)
     parameters = signature.parameters
     title = name or function.__name__
@@ -106,8 +112,10 @@ def public(function: F, *, name: str = "") -> F:
 
 
 def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise ``ArgumentError`` for an argument that a function does not have, with the name that was probably
-    meant.
+    """Raise ``ArgumentError`` for an argument that a function does not have, with the name probably meant.
+
+    ``title`` is the function's name in the message, ``values`` are the arguments that were given by name, and
+    ``names`` those that the function has.
     """
     for name, value in values.items():
         if name in names:
@@ -123,7 +131,7 @@ def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]
 
 
 def _flag(name: str, value: object) -> bool | None:
-    """A flag of any type as True, False or None; 0 and 1 are accepted."""
+    """The value of the argument ``name`` as True, False or None; raises for others than these, 0 and 1."""
     if value is None:
         return None
     try:
@@ -143,7 +151,7 @@ def _axes_hint(value: object) -> str:
 
 
 def _path_of(name: str, value: object) -> str:
-    """An output path as text; raises unless it is a path of characters that a result can store."""
+    """The path ``value`` of the argument ``name`` as text; raises if a result cannot store such a path."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} must be a path, not {value!r}")
     text = os.fsdecode(value)
@@ -152,7 +160,7 @@ def _path_of(name: str, value: object) -> str:
 
 
 def require_scratch(value: object) -> None:
-    """Raise if ``scratch`` cannot be a folder for intermediate files."""
+    """Raise if ``value``, that of the argument ``scratch``, cannot be a folder for intermediate files."""
     text = _path_of("scratch", value)
     if os.path.exists(text) and not os.path.isdir(text):
         raise OutputError(
@@ -161,7 +169,7 @@ def require_scratch(value: object) -> None:
 
 
 def require_output(name: str, out: object) -> None:
-    """Raise if an output cannot be written there, or if its folder does not exist."""
+    """Raise if ``out``, given as the argument ``name``, is no path, or the folder above it does not exist."""
     text = _path_of(name, out)
     folder = Path(text).absolute().parent
     if not Path(text).absolute().name:

@@ -116,10 +116,11 @@ def plan(
 def _neighbors(
     kind: str, x: object, rows: int | None, values: dict[str, Any], parameters: list[str]
 ) -> tuple[object, dict[str, Any]]:
-    """Input to plan for, and the other arguments of the method.
+    """Input of the method ``kind`` to plan for, and the other arguments of the method.
 
     The input is the result ``x``, or if ``rows`` is given, a stand-in for a result with k neighbors of each
-    row.
+    of so many rows. ``values`` are the arguments of the call, ``parameters`` the names of the method's own:
+    ``k``, which describes the stand-in, is passed on only if it is among them.
     """
     if (x is None) == (rows is None):
         raise InputError(f"say of which result to plan {kind}, or of how many rows= with k= neighbors each")

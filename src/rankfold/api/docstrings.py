@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from rankfold.methods.argument import Argument
 
 WIDTH = 106
-"""Characters of a line, before it is indented as the text of an entry."""
+"""Largest number of characters of a line of text in a completed docstring, with its indentation of four."""
 
 RAISES = """\
 InputError
@@ -29,14 +29,16 @@ PlanError
     What does not fit in ``memory`` or on the disk, before anything is read.
 DataError
     NaN and Inf, with their place; data that are damaged, or change while they are read."""
-"""Section on errors of functions that run a task; it replaces "As for ``svd``"."""
+"""Entries on errors of functions that run a task; they replace the entry "As for ``svd``" under Raises."""
 
 AS_FOR_ANOTHER_RAISES = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.;] ?", re.MULTILINE)
 
 AS_FOR = re.compile(r"\s*As for ``([\w.]+)``[.;:,]?\s*")
 
 SHORT = 2
-"""Largest number of lines of a text for several arguments that is repeated for each of them."""
+"""Largest number of lines of a text for several arguments that is repeated for each of them; for a longer
+text, those after the first refer to the first.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Entry:
     """Type of the argument as a docstring gives it, with its default if the text states that."""
 
     text: str
-    """Lines, not indented."""
+    """Text on the argument; its lines are not indented."""
 
     def joined(self, more: str) -> Entry:
         """The entry with the text ``more`` appended."""
@@ -60,7 +62,10 @@ def said_by(arguments: Mapping[str, Argument]) -> dict[str, Entry]:
 
 
 def entries_of(docstring: str) -> dict[str, Entry]:
-    """Entries of a docstring for single arguments, by name; of each text, only the first paragraph."""
+    """Entries of a docstring, by argument, with the first paragraph of their text only.
+
+    Entries for several arguments at once are left out.
+    """
     return {
         names[0]: Entry(entry.kind, _whole(entry.text.partition("\n\n")[0]))
         for names, entry in _entries(_sections(inspect.cleandoc(docstring))[1])
@@ -88,7 +93,7 @@ def completed(
     signature
         Signature of the function, with all arguments.
     declared
-        Entries of arguments that the docstring leaves out.
+        Entries, by name, of arguments that the docstring leaves out.
     refer
         Returns the entries of the docstring of ``name``, for texts "As for ``name``"; without it they come
         from ``declared``.
@@ -146,10 +151,25 @@ def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
 def _by_name(
     names: tuple[str, ...], said: Entry, known: Mapping[str, Entry], *, refers: bool
 ) -> dict[str, Entry]:
-    """Split an entry for several arguments into one for each. The text goes to the first; the others repeat
-    it if it is short.
+    """Split an entry for several arguments, such as ``a, b : float``, into an entry for each, by name.
 
-    With ``refers``, the ``known`` entry of a name precedes the text.
+    Parameters
+    ----------
+    names
+        The arguments, in order.
+    said
+        The entry: text, and type. Several types, separated by commas or semicolons, are those of the
+        arguments in order, of which only the first is used.
+    known
+        Entries, by name, from the declarations or from the docstring to which the text refers.
+    refers
+        True if the text began with "As for ``NAME``": what ``known`` says then precedes the rest of the text.
+
+    Returns
+    -------
+    dict
+        The first argument has the text. Each other has its entry in ``known`` and a reference to the first;
+        if there is none, a copy of a text of at most ``SHORT`` lines, or else only the reference.
     """
     first, *others = names
     kinds = re.split(r";\s*" if "{" in said.kind else r"[;,]\s*", said.kind)
@@ -171,7 +191,7 @@ def _choices(argument: Argument) -> str:
 
 
 def _kind(entry: Entry, declared: Entry | None, parameter: inspect.Parameter) -> str:
-    """Type of an argument for its entry, with its default if it has one."""
+    """Type of an argument, followed by its default: from its entry, its declaration, or its annotation."""
     default, empty = parameter.default, inspect.Parameter.empty
     kind = entry.kind or (declared.kind if declared is not None else "")
     if not kind:

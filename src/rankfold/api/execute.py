@@ -107,10 +107,18 @@ def execute(
     overwrite: bool,
     progress: Progress | bool | None,
 ) -> Result:
-    """Run a task on the workers of an executor, or return its finished result; an
-    interrupted run is resumed.
+    """Run a task on the workers of an executor, or return its finished result; resumes an interrupted run.
 
-    ``progress`` is as for ``listener``.
+    Parameters
+    ----------
+    out
+        Path of the result; None for a temporary store that lives as long as the returned object.
+    scratch
+        Folder for intermediate files; None for a folder next to the result.
+    overwrite
+        True to replace the result, or discard the unfinished run, of another request.
+    progress
+        As for ``listener``.
     """
     _require_local(out, scratch)
     if executor.is_remote and out is None:
@@ -166,8 +174,9 @@ def _begun(
     """Fingerprint of the matrix of a task, identity of its result, and the folder of its run, which is not
     yet made.
 
-    The identity decides the result: see ``identity_of``. Raises if inputs are incomplete, and for outputs
-    that must not be written.
+    The identity decides the result: see ``identity_of``. ``resumable`` is False if the result is temporary,
+    so that nothing has to survive this process. Raises if inputs are incomplete, and for outputs that must
+    not be written.
     """
     for result in values_in(task, Result):
         result.require_edition()
@@ -190,9 +199,10 @@ def worker_jobs(
     overwrite: bool,
     what: str,
 ) -> list[JobScript]:
-    """Jobs that ``execute`` would submit to a queue; none if it submits none, or if the result is finished.
+    """Jobs that ``execute`` would submit to a queue; empty if there are none, or if the result is finished.
 
-    Writes nothing and submits nothing. Raises what ``execute`` raises before it begins.
+    ``what`` is the purpose of the jobs in words, such as "workers of pca". Writes nothing and submits
+    nothing. Raises what ``execute`` raises before it begins.
     """
     _require_local(out, scratch)
     plan, output = make_plan(task, executor.budget), Path(out).absolute()
@@ -204,8 +214,10 @@ def worker_jobs(
 
 
 def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: str) -> list[JobScript]:
-    """Jobs of a planned task, or of one that is not known yet (None); each task of a chain has its own
-    workers.
+    """Jobs that the workers of a task need, whose run has the folder ``folder``; empty without a queue.
+
+    Each task of a chain has its own jobs. None is a task that is not known yet. ``what`` is the purpose of
+    the jobs in words, for the user.
     """
     from rankfold.cluster.slurm.jobs import WorkerJobs
 
@@ -233,7 +245,10 @@ def _with_work(executor: Executor, plan: Plan) -> Executor:
 
 
 def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[str, Any]:
-    """Facts that determine a result, including the kind of device, on which its last bits depend."""
+    """Facts that determine a result: request, fingerprint of the matrix, edition of the method, and device.
+
+    ``request`` is that of the task. The device is left out if it is the CPU; the last bits depend on it.
+    """
     where = {} if device == "cpu" else {"device": device}
     return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"]), **where}
 
@@ -241,8 +256,9 @@ def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[
 def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, device: str) -> None:
     """Raise if input data were changed while they were read: a result would belong to neither state.
 
-    Data are not read again to compare them, so changes show only in fingerprints: of the matrix, and of all
-    else that the request names by its fingerprint. Input results are checked by their manifests.
+    ``fingerprint`` is that of the matrix before the run. Data are not read again to compare them, so changes
+    show only in fingerprints: of the matrix, and of all else that the request names by its fingerprint. Input
+    results are checked by their manifests.
     """
     for result in values_in(task, Result):
         require_whole_input(str(result.path))
@@ -268,8 +284,8 @@ def _last_link(
 ) -> Task:
     """Run all tasks of a chain but the last, and return the last as a task on their results.
 
-    The results stay in the folder of the chain's run until its last result is published, so the run is locked
-    from the first task to the last.
+    The results stay in ``held``, the locked folder of the chain's run, until its last result is published, so
+    the run is locked from the first task to the last. ``fingerprint`` is that of the chain's matrix.
     """
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
@@ -297,9 +313,10 @@ def _carry_out(
     lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Compute the result of a task and publish it; returns the facts of the result.
+    """Compute the result of a task and publish it at the output of ``folder``; returns its attributes.
 
-    ``lacking`` holds, by name of the matrix, the chunks that its store does not hold.
+    ``fingerprint`` is that of the task's matrix. ``lacking`` holds, by name of a matrix, the chunks that its
+    store does not hold.
     """
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
@@ -357,7 +374,7 @@ def _work(
     lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> tuple[Run, dict[str, Any]]:
-    """Compute the result of a task; returns its run, in which no file is damaged, and its facts.
+    """Compute the result of a task; returns the run, whose files are intact, and the result's attributes.
 
     If a file turns out to be damaged, it is set aside and the task begins again. Intact parts are read from
     disk, so each time fewer files remain that could be damaged. If the same file is damaged a second time,
@@ -402,8 +419,9 @@ def _work(
 
 
 def _most(driver: int | None, workers: int) -> int | None:
-    """Larger of the peak memory of the driver (this process) and of the workers; None
-    if that of the driver is unknown.
+    """Larger of the peaks of memory, in bytes, of the driver (this process) and of the workers.
+
+    None if that of the driver is unknown.
     """
     return None if driver is None else max(driver, workers)
 
@@ -418,7 +436,7 @@ def _require_local(*paths: str | Path | None) -> None:
 
 
 def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> None:
-    """Raise if outputs would lie in the input, or the input in them."""
+    """Raise if the output, its run folder or scratch would lie in the store of ``source``, or around it."""
     path = getattr(source, "path", None)
     if path is None:
         return

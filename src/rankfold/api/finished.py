@@ -30,9 +30,10 @@ LOG = logging.getLogger("rankfold")
 
 
 def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The result at the output path, if it is the finished result of this request.
+    """The result at ``folder.output``, if it has this identity; None if it has to be computed.
 
-    None if it has to be computed, as when it is damaged.
+    It has to be computed if it is damaged, or has another identity and ``overwrite`` is True. Raises
+    ``OutputError`` for another identity without ``overwrite``, and for what must not be replaced.
     """
     output, damage = folder.output, ""
     result = _opened(output)
@@ -57,9 +58,7 @@ def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite
 
 
 def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """True if request, input fingerprint, edition of the method and device in a
-    result equal those of a call.
-    """
+    """True if the attributes of a result have the request, input, edition and device of ``identity``."""
     return bool(
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
@@ -69,8 +68,9 @@ def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
 
 
 def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` unless the output, which cannot be read, was the result of this request, or may
-    be replaced.
+    """Raise ``OutputError`` if the output, which cannot be read, was no result, or one of another request.
+
+    With ``overwrite``, one of another request is accepted.
     """
     request = _request_of(folder)
     if request is None:
@@ -154,8 +154,9 @@ def verify(result: Result | str | Path) -> list[str]:
 
 
 def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The finished result, if another process has published it before this one locked
-    the run; see ``finished_result``.
+    """The result, if another process has published it before this one locked the run; else None.
+
+    The folder of the locked run ``held`` is then cleared. Raises as ``finished_result`` does.
     """
     if not os.path.lexists(held.output):
         return None
@@ -178,7 +179,7 @@ def _opened(output: Path) -> Result | None:
 
 
 def _request_of(folder: RunDirectory) -> str | None:
-    """The request of a result that can no longer be opened; None if it never was a result."""
+    """Digest of the request of a result that can no longer be opened; None if it never was a result."""
     if (request := request_in(folder.output)) is not None:
         return request
     if not folder.output.is_dir() or load_json(folder.output / "zarr.json", dict) is not None:
@@ -188,18 +189,18 @@ def _request_of(folder: RunDirectory) -> str | None:
 
 
 UNASKED = {"grown_from": "the result it went on from"}
-"""Words for parts of a request that no argument sets."""
+"""Words, for messages, by the name of a part of a request that no argument sets."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
 CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
-"""Parts of a request that identify contents; their values mean nothing to people."""
+"""Names of parts of a request whose values, such as digests, identify data; messages leave the values out."""
 
 LONGEST = 40
 """Largest number of characters of a value in a message."""
 
 
 def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
-    """Differences between the request of a result and another, for a message; empty if there are none.
+    """Text on the differences between the request of a result and a new one; empty if there are none.
 
     Parameters
     ----------
@@ -233,7 +234,9 @@ def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 
 def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """Arguments, versions and other facts in which an unfinished run differs from a new one, as text.
+    """Text on the arguments, versions and other facts in which an unfinished run differs from a new one.
+
+    Both are identities (see ``identity_of`` in ``execute``) with the versions that a run adds.
 
     >>> old = {"request": {"kind": "svd", "rank": 4}, "input": "a", "edition": 1, "version": "1.2"}
     >>> difference_of_runs(old, {**old, "request": {"kind": "svd", "rank": 5}, "version": "1.3"})
@@ -250,7 +253,7 @@ def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> s
 
 
 def argument_of(name: str, kind: str) -> str:
-    """Name of the argument that sets a part of a request.
+    """Name of the argument that sets the part ``name`` of a request of the method ``kind``.
 
     >>> argument_of("rows", "svd"), argument_of("rank", "svd")
     ('with_rows', 'rank')
@@ -260,7 +263,7 @@ def argument_of(name: str, kind: str) -> str:
 
 
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Description of a part of a request that differs; empty if another part already covers it."""
+    """Text on the part ``name``, which differs in two requests; empty if another part already covers it."""
     argument = argument_of(name, new["kind"])
     if name in CONTENTS:
         return f"contents of {argument}"

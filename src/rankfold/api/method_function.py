@@ -79,17 +79,17 @@ def run_method(method: Method, inputs: Sequence[object], arguments: Mapping[str,
 
 
 def where_of(arguments: Mapping[str, Any]) -> GrowOptions:
-    """Arguments of a call for the place of execution and for opening matrices: those of ``GrowOptions``."""
+    """Arguments of a call that ``GrowOptions`` declares: place of execution, output, opening of matrices."""
     return cast("GrowOptions", {name: value for name, value in arguments.items() if name in ARGUMENTS})
 
 
 def options_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call that are not of ``GrowOptions``: the method declares them."""
+    """Arguments of a call that the method declares, and not ``GrowOptions``."""
     return {name: value for name, value in arguments.items() if name not in ARGUMENTS}
 
 
 def takes_of(method: Method) -> type:
-    """Class that declares the arguments that the function of a method has beside those of the method."""
+    """Class of options, of ``where``, that the function of a method takes besides the method's arguments."""
     if method.growth:
         return GrowOptions
     return MatrixOptions if X in method.inputs else RunOptions

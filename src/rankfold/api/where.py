@@ -22,7 +22,7 @@ VIEW = (
     *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
     *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric", "index_col"),
 )
-"""Arguments of ``rankfold.open`` that functions with a matrix as input have too."""
+"""Names of arguments of ``rankfold.open`` that functions with a matrix as input have too."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -199,9 +199,7 @@ class GrowOptions(MatrixOptions, total=False):
 
 
 def opened(x: object, where: MatrixOptions) -> object:
-    """The matrix as it is, or opened with the arguments of ``rankfold.open`` that are
-    given, such as ``prepare``.
-    """
+    """The matrix ``x`` as it is, or opened with those arguments of ``rankfold.open`` that ``where`` gives."""
     given: dict[str, Any] = {name: where.get(name) for name in VIEW}
     view = {name: value for name, value in given.items() if value is not None and value is not False}
     if not view:
@@ -212,7 +210,10 @@ def opened(x: object, where: MatrixOptions) -> object:
 
 
 def parameters(where: type) -> list[inspect.Parameter]:
-    """Parameters, for a signature, that one of these classes declares; those of ``rankfold.open`` first."""
+    """Keyword parameters, for a signature, that the class ``where`` declares, such as ``RunOptions``.
+
+    Those of ``rankfold.open`` are first.
+    """
     kind, annotations = inspect.Parameter.KEYWORD_ONLY, where.__annotations__
     names = [name for name in VIEW if name in annotations]
     names += [name for name in annotations if name not in VIEW]
@@ -228,11 +229,11 @@ def parameters(where: type) -> list[inspect.Parameter]:
 
 
 def kind_of(annotation: Any) -> str:
-    """Type of an argument as text, from its annotation."""
+    """Type of an argument as text, from its annotation ``Annotated["TYPE", Argument(...)]``."""
     return str(get_args(annotation)[0].__forward_arg__)
 
 
 ARGUMENTS: dict[str, Argument] = {
     name: get_args(annotation)[1] for name, annotation in GrowOptions.__annotations__.items()
 }
-"""The declared arguments by name, with their descriptions."""
+"""Declarations of all arguments in ``GrowOptions``, by name."""

@@ -24,7 +24,7 @@ from rankfold.methods.kmeans.start import inertia_of
 from rankfold.pipeline.machine import one_blas_thread
 
 STARTS = {"k-means++": "k-means||", "random": "sample"}
-"""Values of ``init`` of ``rankfold.kmeans``, by scikit-learn's names."""
+"""Values of the argument ``init`` of ``rankfold.kmeans``, by the names that scikit-learn's ``init`` takes."""
 
 DTYPES = [np.float64, np.float32]
 
@@ -44,7 +44,11 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
     memory: str | int | None
 
     def _find(self, X: Any, **how: Any) -> rankfold.Result:
-        """Call ``rankfold.kmeans`` with the estimator's parameters, some of which have other names there."""
+        """Call ``rankfold.kmeans`` with the estimator's parameters, some of which have other names there.
+
+        ``how`` holds further arguments of ``rankfold.kmeans``, among them ``passes``, to which one is added
+        for starts that take a read of their own.
+        """
         random, init = check_random_state(self.random_state), self._start(X)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rankfold.RankfoldWarning)
@@ -61,7 +65,10 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
             )
 
     def _samples(self, X: Any, *, reset: bool) -> Any:
-        """Check samples and return them for clustering; those on disk are opened."""
+        """Check samples and return them for clustering; those on disk are opened.
+
+        ``reset`` is True in a fit, which sets the number and names of features, and False afterwards.
+        """
         if is_large(X):
             X = rankfold.open(X)
             if reset:
@@ -106,11 +113,11 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows and return their clusters; ``y`` is ignored."""
+        """Fit to samples in rows and return the indices of their clusters, (m,); ``y`` is ignored."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows and return their distances from all centers; ``y`` is ignored."""
+        """Fit to samples in rows and return their distances (m, k) from all centers; ``y`` is ignored."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def predict(self, X: Any) -> Any:
@@ -130,7 +137,7 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
         return -float(self._label(X, sample_weight).attrs["final_inertia"])
 
     def _label(self, X: Any, sample_weight: Any = None) -> rankfold.Result:
-        """Label samples in a single pass, by the centers of the fit."""
+        """Result of ``rankfold.kmeans`` that labels samples by the centers of the fit, in a single pass."""
         check_is_fitted(self)
         X = self._samples(X, reset=False)
         weights = _weights(sample_weight, X)

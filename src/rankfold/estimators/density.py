@@ -98,7 +98,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelDensity:
-        """Keep the samples; those on disk stay there."""
+        """Keep the samples in rows and their weights (m,); samples on disk stay there. ``y`` is ignored."""
         self._choose_algorithm(self.algorithm, self.metric)
         if is_large(X):
             if not self._is_euclidean:
@@ -160,7 +160,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
         return centers + directions * radii[:, None]  # type: ignore[no-any-return]
 
     def _rows(self, chosen: npt.NDArray[np.int64]) -> Float64:
-        """Rows of the samples by index; an index may occur several times."""
+        """Rows of the fitted samples at the indices ``chosen``, of which several may be equal."""
         if isinstance(self._samples, np.ndarray):
             return self._samples[chosen]
         rows, back = np.unique(chosen, return_inverse=True)

@@ -14,11 +14,14 @@ from rankfold.methods.registry import METHODS
 
 
 def explain(estimators: Mapping[str, Any]) -> None:
-    """Complete the docstrings of estimators, by their names; see ``rankfold.api.docstrings``."""
+    """Complete the docstrings of estimator classes in place; ``estimators`` maps names to classes.
+
+    See ``rankfold.api.docstrings``.
+    """
 
     @functools.cache
     def said(reference: str) -> dict[str, Entry]:
-        """Entries of arguments in the docstring of a function of rankfold, or of an estimator, by name."""
+        """Entries on arguments, by name, of what a docstring refers to: a function of rankfold or a class."""
         module, _, name = reference.rpartition(".")
         if name in estimators and module in ("", "rankfold.estimators"):
             return entries_of(docstring(name))

@@ -108,7 +108,7 @@ def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _compare_numbers(estimator: Any, samples: Any, *, fits: bool) -> None:
-    """In a fit, keep numeric names of a frame's columns; later, raise if they are in another order."""
+    """In a fit (``fits``), keep numeric names of a frame's columns; later, raise if their order differs."""
     libraries = {each.__module__.partition(".")[0] for each in type(samples).__mro__}
     is_frame = "pandas" in libraries and hasattr(samples, "columns")
     is_numbered = is_frame and not any(isinstance(name, str) for name in samples.columns)
@@ -129,7 +129,7 @@ def _frame_of(columns: npt.NDArray[Any]) -> Any:
 
 
 def _with_rows(made: Any, labels: Labeled) -> Any:
-    """Set the names of the rows if the output is a data frame of pandas."""
+    """Return the output ``made`` of a method; if it is a pandas frame, its rows get the samples' names."""
     if type(made).__module__.partition(".")[0] == "pandas" and labels.rows is not None:
         made.index = labels.rows
     return made

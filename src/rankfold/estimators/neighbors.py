@@ -3,8 +3,8 @@
 A fit on disk keeps the location of the samples, and every search reads them again. A graph is a SciPy matrix
 in memory, 12 to 16 bytes an edge; neighbor lists of samples on disk are arrays that may be on disk too.
 
-The trap: scikit-learn returns the sample itself as its first neighbor if others are equal to it, or drops
-the first if the sample is not found. Here a sample is identified by its index, wherever that is known: in
+The trap: among samples that are equal, scikit-learn may return a sample as its own neighbor, or drop the
+first neighbor in place of the sample. Here a sample is identified by its index, wherever that is known: in
 searches without ``X``, and in ``fit_transform``.
 """
 
@@ -30,7 +30,7 @@ INDEXED_COLUMNS = 16
 """Least number of columns for which samples get an index."""
 
 COPIED_BYTES = 2**24
-"""Largest number of bytes of neighbor lists that are copied into a graph at a time."""
+"""Largest number of bytes of neighbor indices that are copied into a graph at a time."""
 
 
 class KNeighborsSearch(SampleSearch):
@@ -76,7 +76,7 @@ class KNeighborsSearch(SampleSearch):
         return self._graph(self._nearest(X, n_neighbors), mode)
 
     def _nearest(self, X: Any, n_neighbors: int | None) -> rankfold.Result:
-        """Nearest neighbors of queries, or of the samples of the fit among themselves."""
+        """Result of ``rankfold.knn`` for queries X, or if X is None, for the fitted samples themselves."""
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         if k <= 0:
             raise ValueError(f"Expected n_neighbors > 0. Got {int(k)}")
@@ -96,7 +96,7 @@ class KNeighborsSearch(SampleSearch):
         return rankfold.knn(self._fit_X, int(k), queries=queries, min_recall=recall, **asked)
 
     def _index_for(self, queries: Any) -> rankfold.Result | None:
-        """Index of the samples of the fit in which to look up these queries; None to search exactly."""
+        """Index of the samples of the fit in which to look up the queries; None to search exactly."""
         return None
 
     def _require_samples(self, k: int, queries: Any) -> None:
@@ -110,8 +110,9 @@ class KNeighborsSearch(SampleSearch):
             )
 
     def _graph(self, result: rankfold.Result, mode: str, *, itself: bool = False) -> Any:
-        """Neighbor lists as rows of a CSR matrix, nearest first; ``itself`` puts each sample first in its own
-        row.
+        """Neighbor lists of a result as rows of a CSR matrix, nearest first; ``mode`` as of scikit-learn.
+
+        ``itself`` puts each sample first in its own row.
         """
         indices, distances = result.indices, result.distances if mode == "distance" else None
         rows, length = indices.shape
@@ -291,13 +292,13 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         return {**super().__getstate__(), "_index": None}
 
     def transform(self, X: Any) -> Any:
-        """Graph of the samples of the fit that are nearest to these, (n_samples, n_samples_fit_)."""
+        """CSR graph (m, n_samples_fit_) from samples X (m, n) to the nearest samples of the fit."""
         if is_large(X):
             require_plain_output(self)
         return super().transform(X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit, and return the graph of the samples among themselves; ``y`` is ignored."""
+        """Fit, and return the CSR graph (m, m) of the samples among themselves; ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
         self.fit(X)

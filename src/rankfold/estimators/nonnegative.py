@@ -35,7 +35,7 @@ from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.methods.nmf.row_solvers import Pivoting
 
 FROBENIUS, KULLBACK_LEIBLER = 2, 1
-"""Numbers of losses in scikit-learn."""
+"""Values of scikit-learn's ``beta_loss`` for the two losses, as numbers."""
 
 STARTS = {None: "auto", "random": "random", "nndsvd": "nndsvd", "nndsvda": "nndsvd", "nndsvdar": "nndsvd"}
 """Values of ``init`` of ``rankfold.nmf``, by scikit-learn's names. Zeros of singular vectors need not be
@@ -134,7 +134,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
-        """Fit to samples in rows and return their coordinates; ``y`` is ignored."""
+        """Fit to samples in rows and return their coordinates (m, n_components); ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
             self._fit(rankfold.open(X), W, H)
@@ -191,7 +191,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
             )
 
     def _start(self, x: Any, W: Any, H: Any) -> Any:
-        """The argument ``init`` of ``rankfold.nmf``."""
+        """Value of the argument ``init`` of ``rankfold.nmf`` for the estimator's ``init``, W and H."""
         if self.init == "custom":
             if is_large(x):
                 raise ValueError("init='custom' is for samples in memory: give rankfold.nmf a start instead")
@@ -206,7 +206,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         return STARTS[self.init]
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of samples in the components."""
+        """Coordinates (m, n_components) of samples in the components."""
         check_is_fitted(self)
         if is_large(X):
             require_plain_output(self)
@@ -239,7 +239,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
 
 def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
-    """Error of coordinates ``w`` (m, k) of samples in memory, as scikit-learn defines it."""
+    """Error of coordinates ``w`` (m, k) of samples ``x`` (m, n) in memory, as scikit-learn defines it."""
     exponent = 0 if estimator._beta_loss == FROBENIUS else _unit_exponent(x)
     x, h = _ldexp(x, exponent), _ldexp(estimator.components_, exponent)
     divergence = math.ldexp(float(_beta_divergence(x, w, h, estimator._beta_loss)), -exponent)
@@ -247,7 +247,7 @@ def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
 
 
 LEAST_SIZE = 2.0**-8
-"""Size of samples above which 1e-7, by which scikit-learn replaces smaller products, is small."""
+"""Samples whose largest value is below this are scaled up, as scikit-learn replaces products below 1e-7."""
 
 
 def _unit_exponent(x: Any) -> int:
@@ -272,8 +272,9 @@ def _ldexp(x: Any, exponent: int) -> Any:
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:
-    """Nonnegative coordinates (m, k) of samples ``x`` (m, n) in components ``h`` (k, n), by penalized least
-    squares.
+    """Nonnegative coordinates (m, k) of samples ``x`` (m, n) in components ``h`` (k, n), by least squares.
+
+    Each row w of them minimizes ``|x - w h|^2 / 2 + l1 sum(w) + l2 |w|^2 / 2``.
     """
     wide = np.asarray(h, np.float64)
     products = np.ascontiguousarray(safe_sparse_dot(x, wide.T, dense_output=True), np.float64)
@@ -372,7 +373,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
-        """Fit to samples in rows and return their coordinates; ``y`` is ignored."""
+        """Fit to samples in rows and return their coordinates (m, n_components); ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
             return self.fit(X).transform(X)
@@ -385,7 +386,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return coordinates
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of samples in the components."""
+        """Coordinates (m, n_components) of samples in the components."""
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
@@ -448,11 +449,11 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return (max(residual_squares, 0.0) / 2 + penalties) / count
 
     def _improve(self, h: Any, gram: Any, products: Any, count: int, l1: float, l2: float) -> None:
-        """Improve the components ``h`` (k, n) in place, by coordinate descent with the
-        sums over all batches so far.
+        """Improve the components ``h`` (k, n) in place, by coordinate descent with the sums over all batches.
 
         ``gram`` (k, k) is W'W and ``products`` (k, n) is W'X of the new batch, which has ``count`` samples.
-        Sums of earlier batches are discounted.
+        They are added to the sums of earlier batches, which are discounted. ``l1`` and ``l2`` are the
+        penalties on ``h`` for each sample.
         """
         if self._sums is not None:
             earlier, rho = self._sums, self._rho

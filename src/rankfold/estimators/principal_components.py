@@ -40,11 +40,11 @@ from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.pipeline.machine import one_blas_thread
 
 ROUNDING = 1e-6
-"""Tolerance in the check that the sum of weights exceeds 1."""
+"""Amount by which the sum of sample weights must at least exceed 1."""
 
 
 def _needs_all(n: Any) -> bool:
-    """True if the number of components depends on all variances: "mle", or a share of them to reach."""
+    """True if ``n_components`` is "mle" or a share of the variance: the number follows from all variances."""
     return isinstance(n, str) or (isinstance(n, float | np.floating) and 0 < float(n) < 1)
 
 
@@ -131,7 +131,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows and return their coordinates in the components."""
+        """Fit to samples in rows and return their coordinates (m, n_components); ``y`` is ignored."""
         large, rows = is_large(X), is_large(X) and sample_weight is None
         if large:
             require_plain_output(self)
@@ -143,7 +143,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return self._transform(x, xp=np)
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of samples in the components."""
+        """Coordinates (m, n_components) of samples in the components."""
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
@@ -156,7 +156,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return rankfold.transform(result, X, memory=self.memory).scores
 
     def _transform(self, X: Any, xp: Any, x_is_centered: bool = False) -> Any:
-        """Coordinates of samples in memory."""
+        """Coordinates (m, n_components) of samples in memory."""
         return coordinates(self, X, self.n_samples_, x_is_centered)
 
     def score_samples(self, X: Any) -> Any:
@@ -182,7 +182,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             )
 
     def _find(self, X: Any, sample_weight: Any, *, rows: bool) -> Any:
-        """Fit, and return the matrix as it was checked or opened."""
+        """Fit, and return the matrix as it was checked or opened; with ``rows`` the result has scores."""
         large = is_large(X)
         x = rankfold.open(X) if large else self._validate_samples(X)
         samples, features = x.shape
@@ -227,7 +227,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return validate_data(self, X, **kinds, ensure_min_samples=2)
 
     def _choose_rank(self, samples: int, features: int) -> tuple[int | None, str]:
-        """Rank and solver of ``rankfold.pca`` for the estimator's parameters."""
+        """Rank and solver of ``rankfold.pca`` for the estimator's parameters and the shape of its matrix."""
         most, n = min(samples, features), self.n_components
         solver = self.svd_solver
         everything = n is None or _needs_all(n)
@@ -254,7 +254,11 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return (most if everything else max(int(n), 1)), method.get(solver, "krylov")
 
     def _keep(self, samples: int, features: int, weights: Any) -> None:
-        """Set the attributes of the fit, named as in scikit-learn, from its result."""
+        """Set the attributes of the fit, named as in scikit-learn, from its result.
+
+        ``samples`` and ``features`` are the numbers of rows and columns, ``weights`` (m,) those of rows or
+        None.
+        """
         result: Any = self.result_
         freedom, variance, mean = float(samples - 1), result.explained_variance, result.mean
         if weights is not None:  # the result is for rows scaled by roots of weights
@@ -290,8 +294,8 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 Float64 = npt.NDArray[np.float64]
 
 EXACT_FEATURES = 512
-"""Largest number of features for which nothing is truncated between batches: a matrix of that size is cheap
-to decompose.
+"""Largest number of features for which nothing is truncated between batches: the factor that is kept has at
+most that many rows, and is cheap to decompose.
 """
 
 
@@ -365,12 +369,12 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         return rankfold.transform(store_components(self, self.n_samples_seen_), X).scores
 
     def _transform(self, X: Any, xp: Any, x_is_centered: bool = False) -> Any:
-        """Coordinates of samples in memory."""
+        """Coordinates (m, n_components) of samples in memory."""
         return coordinates(self, X, self.n_samples_seen_, x_is_centered)
 
     @property
     def _before(self) -> Summary | None:
-        """Summary of earlier batches, or None before the first."""
+        """Count, mean and factor of the rows of earlier batches; None before the first batch."""
         return getattr(self, "_summary", None)
 
     def _validate_samples(self, X: Any, *, sparse: bool, reset: bool) -> Any:
@@ -404,7 +408,10 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         self._summary = summary
 
     def _keep(self, summary: Summary, components: int, dtype: Any) -> None:
-        """Set the attributes of the fit, named as in scikit-learn, from the summary of all batches."""
+        """Set the attributes of the fit, named as in scikit-learn, from the summary of all batches.
+
+        The first ``components`` directions are kept, in the type ``dtype``.
+        """
         count, features = summary.count, len(summary.mean)
         _, s, vt = np.linalg.svd(summary.factor, full_matrices=False)
         if components > len(s):

@@ -25,11 +25,14 @@ from rankfold.pipeline.storage.result import write_group
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 TOL = 1e-8
-"""Tolerance of singular values for ``tol=0``, over passes: scikit-learn means as exact as possible."""
+"""Relative tolerance of singular values where an estimator has ``tol=0``, which means as exact as possible,
+and the solver reads the matrix in passes.
+"""
 
 LANCZOS_TOL = 1e-22
-"""Tolerance of singular values for ``tol=0`` with ``lanczos``: errors of values are squares of those of
-vectors, which should be exact.
+"""Relative tolerance of singular values where an estimator has ``tol=0`` and the solver is ``lanczos``.
+
+Errors of values are squares of those of vectors, which should be exact.
 """
 
 SMALL_SIZE = 2**24
@@ -59,7 +62,7 @@ def tolerance(tol: float, solver: str) -> float:
 
 @contextmanager
 def ignore_rounding_warnings(tol: float) -> Iterator[None]:
-    """Silence warnings about errors due to rounding alone, if the user gave no tolerance that they exceed."""
+    """Silence warnings about errors due to rounding alone in the block, if an estimator's ``tol`` is 0."""
     with warnings.catch_warnings():
         if not tol:
             warnings.filterwarnings("ignore", ROUNDING_IS_LEFT, rankfold.RankfoldWarning)
@@ -71,8 +74,9 @@ MORE_PASSES = "allow more with passes="
 
 
 def words_of_components(passes: str | None) -> dict[str, str]:
-    """Replacements that turn advice of ``rankfold.pca`` into parameters of estimators; ``passes`` limits
-    reads.
+    """Replacements that turn advice of ``rankfold.pca`` into parameters of estimators, for ``in_own_words``.
+
+    ``passes`` is the name of the estimator's parameter that limits the reads; None if it has none.
     """
     more = {"passes=": f"{passes}="} if passes else {f"{MORE_PASSES}, or ": "", f"{MORE_PASSES}, ": ""}
     return {
@@ -87,8 +91,9 @@ def words_of_components(passes: str | None) -> dict[str, str]:
 
 @contextmanager
 def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
-    """Change warnings of rankfold to name parameters of an estimator: ``words`` maps arguments to
-    parameters.
+    """Within the block, change the text of rankfold's warnings: each key of ``words`` to its value.
+
+    So they name parameters of an estimator in place of arguments of a function.
     """
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", rankfold.RankfoldWarning)
@@ -103,10 +108,11 @@ def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
 
 
 def whitened(estimator: Any, scores: Any, samples: int) -> Any:
-    """Scores scaled to unit variance over the ``samples`` of an estimator's fit, for values of any magnitude.
+    """Scores (m, k) divided by the standard deviations of an estimator's fit, for values of any magnitude.
 
-    Deviations within rounding of the largest are not used as divisors; scikit-learn compares them with 1.
-    Where variances leave the range of their type, deviations are computed from singular values.
+    ``samples`` is the number of samples of the fit. Deviations that are 0 within rounding of the largest are
+    not used as divisors; scikit-learn compares them with 1. Where variances leave the range of their type,
+    deviations are computed from singular values.
     """
     deviations = np.sqrt(estimator.explained_variance_)
     kind = np.finfo(deviations.dtype)
@@ -118,7 +124,10 @@ def whitened(estimator: Any, scores: Any, samples: int) -> Any:
 
 
 def coordinates(estimator: Any, X: Any, samples: int, x_is_centered: bool) -> Any:
-    """(n, k) scores of samples in memory along the components of an estimator fitted to ``samples``."""
+    """Scores (m, k) of samples X (m, n) in memory, whitened if the estimator whitens.
+
+    ``samples`` is the number of samples that the estimator was fitted to.
+    """
     scores = X @ estimator.components_.T
     if not x_is_centered:
         scores -= estimator.mean_.reshape(1, -1) @ estimator.components_.T
@@ -126,9 +135,11 @@ def coordinates(estimator: Any, X: Any, samples: int, x_is_centered: bool) -> An
 
 
 def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:
-    """Solver for "arpack": ``lanczos`` for a matrix in memory that is small or sparse, else ``krylov``.
+    """Solver of ``rankfold.pca`` for "arpack": ``lanczos`` or ``krylov``.
 
-    With a given ``memory`` it is always ``krylov``, whose passes may fit where ``lanczos`` would not.
+    It is ``lanczos`` for a matrix ``x`` in memory that is small, or for which ``rankfold.pca`` with this
+    ``rank`` would choose it, as it does for sparse matrices. With a given ``memory`` it is always
+    ``krylov``, whose passes may fit where ``lanczos`` would not.
     """
     sparse = scipy.sparse.issparse(x)
     if memory is not None or not (sparse or isinstance(x, np.ndarray)):
@@ -140,7 +151,7 @@ def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:
 
 
 def weights_of(sample_weight: Any, x: Any) -> npt.NDArray[np.float64]:
-    """(m,) weights of the rows of a matrix, checked."""
+    """Weights (m,) of the rows of ``x`` (m, n), from an array or a number; raises if they are invalid."""
     if isinstance(sample_weight, numbers.Number):
         weights = np.full(x.shape[0], float(sample_weight))  # type: ignore[arg-type]
     else:
@@ -170,13 +181,13 @@ def require_plain_output(estimator: Any) -> None:
 
 
 def forget_names(estimator: Any, features: int) -> None:
-    """Set the number of features, from a matrix whose columns have no names."""
+    """Set ``n_features_in_`` of an estimator, and remove the names of features of an earlier fit."""
     estimator.n_features_in_ = features
     vars(estimator).pop("feature_names_in_", None)
 
 
 def store_factors(estimator: Any) -> rankfold.Result:
-    """Components of a fitted nonnegative factorization as a result in a temporary store."""
+    """Components of a fitted nonnegative factorization as a result of ``nmf`` in a temporary store."""
     folder = TemporaryFolder()
     path, h = folder.path / "result.zarr", estimator.components_
     write_outputs(path, {"H": h})
@@ -193,7 +204,10 @@ def store_factors(estimator: Any) -> rankfold.Result:
 
 
 def store_components(estimator: Any, samples: int) -> rankfold.Result:
-    """Components of a fitted estimator as a result in a temporary store."""
+    """Components of a fitted estimator as a result of ``pca`` in a temporary store.
+
+    ``samples`` is the number of samples that the estimator was fitted to.
+    """
     folder = TemporaryFolder()
     path, rank = folder.path / "result.zarr", len(estimator.components_)
     values = np.asarray(estimator.singular_values_, np.float64)
@@ -215,8 +229,9 @@ def write_facts(
     dtype: str = "float64",
     **more: object,
 ) -> None:
-    """Write the metadata that makes a folder a result of ``request``, computed by ``method`` from samples in
-    memory.
+    """Write the metadata that makes the folder ``path`` a result of ``request``, computed by ``method``.
+
+    ``shape`` and ``dtype`` are those of the samples, ``more`` further attributes of the result.
     """
     samples = {"name": "samples", "shape": [int(n) for n in shape], "dtype": dtype, "fingerprint": ""}
     facts = {"kind": request["kind"], "method": method, "request": request, "input": samples, "passes": 0}

@@ -48,7 +48,7 @@ MODES = ("connectivity", "distance")
 
 
 class SampleSearch:
-    """A fit that keeps samples, or their location, and the metric of a search."""
+    """Mixin whose fit keeps the samples, or if on disk their location, and the metric of searches."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"memory": [str, numbers.Integral, None]}
 
@@ -213,7 +213,7 @@ class RadiusSearch(SampleSearch):
 
 
 def _parted(values: Any, ends: Any) -> Any:
-    """Split values (nnz,) of a CSR matrix into an object array of arrays, one for each row."""
+    """Split values (nnz,) of a CSR matrix at its pointers ``ends`` (m + 1,): object array (m,) of arrays."""
     rows = np.empty(len(ends) - 1, object)
     for i in range(len(rows)):
         rows[i] = values[ends[i] : ends[i + 1]]
@@ -285,7 +285,7 @@ class RadiusNeighborsTransformer(RadiusSearch, neighbors.RadiusNeighborsTransfor
         self.memory = memory
 
     def transform(self, X: Any) -> Any:
-        """Graph of the samples of the fit within the radius of these, (n_samples, n_samples_fit_)."""
+        """CSR graph (m, n_samples_fit_) from samples X (m, n) to the samples of the fit within the radius."""
         if is_large(X):
             require_plain_output(self)
         return super().transform(X)

@@ -154,7 +154,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         return scores
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of samples in the components."""
+        """Coordinates (m, n_components) of samples in the components."""
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
@@ -171,7 +171,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
             return self.explained_variance_ / self._all_variance
 
     def _variance_on_disk(self) -> float:
-        """Total variance of all features, by a separate read of the matrix; 0 if it cannot be computed."""
+        """Sum of the variances of all features, by another read of the matrix; 0 if it cannot be computed."""
         samples, x, weights = self._matrix.shape[0], self._matrix, self._weights
         if samples < 2:
             return 0.0
@@ -204,7 +204,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     @staticmethod
     def _variances(scores: Any, weights: Float64 | None) -> Float64:
-        """Variance of each column, a chunk of rows at a time."""
+        """Variance (k,) of each column of ``scores`` (m, k), weighted by ``weights`` (m,), chunk by chunk."""
         rows, mean, squares = len(scores), np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
         counts = np.ones(rows) if weights is None else weights
         count, step = counts.sum(), scores.chunks[0] if hasattr(scores, "chunks") else rows
@@ -218,7 +218,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
 
 def _variance(x: Any, weights: Float64 | None) -> Any:
-    """Variance of each column, (n,)."""
+    """Variance (n,) of each column of ``x`` (m, n), weighted by ``weights`` (m,) unless they are None."""
     if weights is None:
         return np.var(x, axis=0)
     return np.average((x - np.average(x, axis=0, weights=weights)) ** 2, axis=0, weights=weights).astype(

@@ -58,8 +58,9 @@ def compile_seconds() -> float:
 def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
     """Compile a loop to machine code that releases the GIL and divides as NumPy does.
 
-    The wrapper that converts Python arguments takes as long to compile as a short loop. A loop that only
-    other loops call gets none (``called_from_python=False``), and no loop gets an entry point for C.
+    ``fastmath`` is numba's option; a loop that has it is inlined into the loops that call it. The wrapper
+    that converts Python arguments takes as long to compile as a short loop. A loop that only other loops call
+    gets none (``called_from_python=False``), and no loop gets an entry point for C.
     """
     # A dictionary, since the types of numba do not name these options.
     wrappers: dict[str, Any] = {"no_cpython_wrapper": not called_from_python, "no_cfunc_wrapper": True}
@@ -84,7 +85,7 @@ contracted_part = functools.partial(compile_with_contraction, called_from_python
 
 @functools.cache
 def content_key(file: Path) -> str:
-    """Digest of the content of a Python file and of the kernel files that it imports, directly or not.
+    """Hexadecimal digest of a Python file and of the kernel files that it imports, directly or not.
 
     Each file is read once in a process, however many loops it has.
     """
@@ -146,7 +147,7 @@ class _LoopCache(FunctionCache):
         self._cache_file = _Files(self._cache_path, name, key)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Stored loop for a signature, or None."""
+        """Stored loop for signature ``sig``, or None; one that is not stored is added to ``SIGNATURES``."""
         try:
             loop = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001  # whatever a damaged pickle raises: the loop is compiled again
@@ -156,7 +157,7 @@ class _LoopCache(FunctionCache):
         return loop
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the loop for a signature, if the disk accepts it."""
+        """Store ``data``, the compiled loop of signature ``sig``, if the disk accepts it."""
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
@@ -165,7 +166,10 @@ class _Files(IndexDataCacheFile):
     """Files of the cache of one loop: an index, and one for each signature."""
 
     def save(self, key: Any, data: Any) -> None:
-        """Write a file whose name no other signature has, and only then enter it in the index."""
+        """Write ``data``, the compiled loop of signature ``key``, and only then enter its file in the index.
+
+        No other signature has a file of that name.
+        """
         own = hashlib.blake2b(repr((self._source_stamp, key)).encode(), digest_size=8).hexdigest()
         name = self._index_name.removesuffix("nbi") + f"{own}.nbc"
         self._save_data(name, data)  # type: ignore[no-untyped-call]

@@ -5,8 +5,8 @@
 Devices are recognized by the name of the library that made the array: comparing classes would
 import CuPy.
 
-Layout of arrays in memory: the one layout that loops are compiled for, so that each is compiled once for
-a type, and alignment to cache lines.
+The module also brings arrays into the one layout in memory that loops are compiled for, so that each loop is
+compiled once for a type, and aligns new arrays to cache lines.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FEW = 2**16
-"""Largest size of the first array for which a light kernel runs its reference body: that takes a millisecond
-or two, and loading numba and a compiled body takes a second."""
+"""Largest number of elements of the first argument for which a light kernel runs its reference body on the
+host: that takes a millisecond or two, and loading numba and a compiled body takes a second."""
 
 _DEVICES = {"numpy": "cpu", "cupy": "gpu"}
 
 
 def device_of(*arguments: object) -> str:
-    """Device of the arrays among ``arguments``, and in tuples of them: ``"cpu"`` or ``"gpu"``.
+    """Device of the arrays among ``arguments``, and in tuples of them: ``"cpu"`` (also if none) or ``"gpu"``.
 
     Raises
     ------
@@ -55,13 +55,16 @@ def device_of(*arguments: object) -> str:
 
 @functools.cache
 def _device_of_type(kind: type) -> str | None:
-    """Device of arrays of a class; None for scalars of NumPy and for anything that is no array."""
+    """``"cpu"`` or ``"gpu"`` for a class of arrays; None for NumPy's scalars and for what is no array."""
     return None if issubclass(kind, np.generic) else _DEVICES.get(kind.__module__.partition(".")[0])
 
 
 @functools.cache
 def has_body(module: str, name: str, device: str) -> bool:
-    """True if a kernel of that module has a tuned body for a device; loads nothing to find out."""
+    """True if kernel ``name`` has a tuned body for ``device``; reads its source, and does not import it.
+
+    ``module`` is the dotted name of the module of its contract.
+    """
     family, _, stem = module.rpartition(".")
     if not family or importlib.util.find_spec(f"{family}.{device}") is None:
         return False
@@ -74,8 +77,8 @@ def has_body(module: str, name: str, device: str) -> bool:
 def implementation(module: str, name: str, device: str) -> Callable[..., Any] | None:
     """Tuned body of a kernel for a device, or None where only the reference body exists.
 
-    ``module`` is the module of its contract. A tuned module is loaded only if it has this body: loading it
-    to find out would load numba.
+    ``module`` is the dotted name of the module of its contract. A tuned module is loaded only if it has this
+    body: loading it to find out would load numba.
     """
     if not has_body(module, name, device):
         return None

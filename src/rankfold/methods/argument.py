@@ -31,50 +31,55 @@ class Argument:
     """Help text for the command line, without a full stop."""
 
     meaning: str = ""
-    """Text for docstrings, in sentences; empty for ``help``. Needed where ``help`` is too short, or describes
-    a flag that turns the argument off."""
+    """Text for docstrings, in full sentences; where it is empty, ``help`` is used. Needed where ``help`` is
+    too short, or describes a flag that turns the argument off."""
 
     least: float | None = None
-    """Inclusive lower bound."""
+    """Inclusive lower bound of a number; None for none."""
 
     above: float | None = None
-    """Exclusive lower bound."""
+    """Exclusive lower bound of a number; None for none."""
 
     most: float | None = None
-    """Inclusive upper bound."""
+    """Inclusive upper bound of a number; None for none."""
 
     below: float | None = None
-    """Exclusive upper bound."""
+    """Exclusive upper bound of a number; None for none."""
 
     choices: tuple[str, ...] = ()
-    """Words that are allowed. An argument whose type includes float also accepts numbers."""
+    """Words that are allowed as value; empty if any text is. If the type of the argument includes float,
+    numbers are allowed as well."""
 
     holds: str | tuple[str, ...] = ""
     """Kind of data that the argument accepts: ``"matrix"``, or names of methods whose results are accepted;
     empty for a plain value."""
 
     option: str = ""
-    """Command line option, if it differs from the name. A flag such as ``"--no-rows"`` sets an argument to
-    False that is True by default."""
+    """Command line option, if it differs from the name; else empty. A flag such as ``"--no-rows"`` sets an
+    argument to False that is True by default."""
 
     identity: bool = True
-    """True if results differ by the value. A matrix by which a result is measured does not decide it."""
+    """True if the result depends on the value, which then is part of the request. False for the matrix by
+    which the quality of a result is measured, for instance."""
 
     part: str = ""
-    """Name of the part of a request that it sets, if it differs from the name."""
+    """Name of the entry of the request that holds the value, if it differs from the name of the argument;
+    else empty."""
 
     positional: bool = False
     """True if the Python function also takes the argument by position, after the inputs."""
 
     python_type: str = ""
-    """Type in Python, if it is wider than what the command line accepts, such as a function."""
+    """Type in Python, as text, if it is wider than what the command line accepts, such as a function; else
+    empty."""
 
     advice: Callable[[object], str] | None = None
-    """Function that says what to write in place of a refused value; it returns "" if it knows nothing."""
+    """Function that takes a refused value and returns text on what to write instead, "" if it knows
+    nothing."""
 
     metavar: str = ""
     default_text: bool = True
-    """True if the command line shows the default."""
+    """True if the help of the command line shows the default."""
 
     @property
     def sentences(self) -> str:
@@ -176,7 +181,7 @@ class Parameter:
 
 
 def integer(name: str, value: object) -> int:
-    """Convert an argument of any integer type to int; ``InputError`` for others."""
+    """Convert ``value``, of any integer type, to int; ``InputError`` on argument ``name`` for others."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]
@@ -186,7 +191,7 @@ def integer(name: str, value: object) -> int:
 
 
 def number(name: str, value: object) -> float:
-    """Convert an argument of any number type to float; ``InputError`` for others."""
+    """Convert ``value``, of any number type, to float; ``InputError`` on argument ``name`` for others."""
     try:
         if not isinstance(value, bool):
             return float(value)  # type: ignore[arg-type]
@@ -196,12 +201,12 @@ def number(name: str, value: object) -> float:
 
 
 def is_word(value: object, words: Collection[str]) -> bool:
-    """True for text that is one of the words, or a word that is misspelled: not the path of something."""
+    """True for text that is one of ``words``, or no path of an existing file: perhaps a misspelled word."""
     return isinstance(value, str) and (value in words or not Path(value).exists())
 
 
 def boolean(name: str, value: object) -> bool:
-    """Convert a boolean of Python or NumPy to bool; ``InputError`` for others."""
+    """Convert ``value``, of Python or NumPy, to bool; ``InputError`` on argument ``name`` for others."""
     if str(value) in ("True", "False") and not isinstance(value, str):
         return bool(value)
     raise InputError(f"{name} must be true or false, not {value!r}")
@@ -209,13 +214,16 @@ def boolean(name: str, value: object) -> bool:
 
 @functools.cache
 def parameters_of(arguments: type) -> tuple[Parameter, ...]:
-    """Declared arguments of a method, one ``Parameter`` for each field of the dataclass, in order."""
+    """Declared arguments of a method, in order: one ``Parameter`` for each field of its dataclass."""
     hints = typing.get_type_hints(arguments, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in dataclasses.fields(arguments))
 
 
 def request_values(arguments: Any) -> dict[str, Any]:
-    """Values of declared arguments by name, without those that do not decide the result."""
+    """Values in ``arguments``, an instance of a dataclass that declares them, by name.
+
+    Arguments on which the result does not depend (``Argument.identity``) are left out.
+    """
     return {
         each.name: getattr(arguments, each.name)
         for each in parameters_of(arguments.__class__)

@@ -23,16 +23,17 @@ class Link:
     """One task of a chain."""
 
     name: str
-    """Name of its result in the state folder of the run."""
+    """Name of the task within the chain, and of its result in the state folder of the run."""
 
     task: Task
     """The task as known before anything has run: enough to plan it."""
 
     make_task: Callable[[Mapping[str, Path]], Task] | None = None
-    """Makes the task to run from paths of earlier results, by name of link; None if it needs none."""
+    """Function that makes the task to run, from the paths of the results of earlier links by their names.
+    None if ``task`` needs no earlier result and runs as it is."""
 
     def ready(self, results: Mapping[str, Path]) -> Task:
-        """The task to run, made from the paths of the results of earlier links, by name of link."""
+        """Make the task to run from ``results``: paths of the results of earlier links, by name of link."""
         return self.task if self.make_task is None else self.make_task(results)
 
 
@@ -51,15 +52,15 @@ class Chain:
 
     @property
     def source(self) -> Source:
-        """The matrix of the last link."""
+        """The matrix that the last link reads."""
         return self.links[-1].task.source
 
     def request(self) -> dict[str, Any]:
-        """Return ``identity``, which determines the values of the result."""
+        """Return ``identity``: everything that determines the values of the result."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays that the result of the chain, which is that of the last link, will have."""
+        """Declare the arrays of the result of the chain, which is that of the last link."""
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
@@ -97,5 +98,5 @@ class Chain:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Raises ``TypeError``: a chain is run link by link."""
+        """Raise ``TypeError``: a chain has no work of its own, as its links are run one by one."""
         raise TypeError("a chain has no run of its own: its links have")

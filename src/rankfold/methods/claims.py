@@ -15,7 +15,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def has_converged(error: float, tol: float) -> bool:
-    """True if an estimated relative error is not above a tolerance."""
+    """True if ``error``, an estimated relative error, is at most the tolerance ``tol``."""
     return bool(error <= tol)
 
 
@@ -29,7 +29,7 @@ def claim(error: float, tol: float) -> dict[str, Any]:
 
 
 def in_words(error: float, tol: float) -> tuple[str, str]:
-    """Format an error and a tolerance below it, with enough digits to show the difference.
+    """Format an error and a smaller tolerance as text, with enough digits to show the difference.
 
     >>> in_words(0.02, 0.01), in_words(0.010003, 0.01)
     (('2.0e-02', '1.0e-02'), ('1.00030e-02', '1.00000e-02'))

@@ -1,7 +1,8 @@
-"""One line on a finished result, as commands print it at their end: its method, its quality, its cost.
+"""One line of text on a finished result, as commands print it at their end: method, quality and cost.
 
-A method with results of its own kind declares such a function as ``Method.headline``; this module has the
-one of all others, and parts that several share.
+A method whose results have facts of their own declares such a function as ``Method.headline``. This module
+has the function of all other methods, and texts that several of these functions share. ``facts`` are the
+metadata of the result, ``attempt`` those of its last run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Facts = Mapping[str, Any]
 
 
 def headline_of_factors(facts: Facts, attempt: Facts) -> str:
-    """Line on components and their accuracy, from facts of the result and of its last run (``attempt``)."""
+    """Line on components and their accuracy, from facts of the result; ``attempt`` is not used."""
     line = f"{facts['kind']} by {facts['method']}{effort(facts)}"
     if "trace_error" in facts:
         line += f"; leaves out {facts['trace_error']:.3g} of the trace"
@@ -33,30 +34,30 @@ def headline_of_factors(facts: Facts, attempt: Facts) -> str:
 
 
 def headline_of_share(facts: Facts, attempt: Facts) -> str:
-    """Line on a share of neighbors that are kept, with its standard error."""
+    """Line on a share of kept neighbors, with its standard error if any; ``attempt`` is not used."""
     error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
     return f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
 
 
 def effort(facts: Facts) -> str:
-    """Text on the number of components and of passes."""
+    """Text such as ``", rank 10, 3 passes"`` from facts of a result, without the rank where there is none."""
     rank = facts.get("rank", facts["request"].get("rank"))
     return f", rank {rank}" * (rank is not None) + f", {passes(facts)}"
 
 
 def passes(facts: Facts) -> str:
-    """Number of passes, as text."""
+    """Text such as ``"3 passes"``: the number of reads of the matrix, from facts of a result."""
     return f"{facts['passes']} pass{'es' * (facts['passes'] != 1)}"
 
 
 def dimensions(facts: Facts) -> str:
-    """Method, rows and dimensions of an embedding, as text."""
+    """Text such as ``"umap of 1000 rows in 2 dimensions"``, from facts of an embedding."""
     kind, rows = facts["kind"].replace("_", " "), facts["input"]["shape"][0]
     return f"{kind} of {rows} rows in {facts['request']['n_components']} dimensions"
 
 
 def neighborhoods(facts: Facts) -> str:
-    """Text on how well an embedding preserves neighborhoods; empty if not measured."""
+    """Text on trustworthiness, continuity and preservation of an embedding; empty if not measured."""
     if "trustworthiness" not in facts:
         return ""
     shares = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
@@ -64,13 +65,13 @@ def neighborhoods(facts: Facts) -> str:
 
 
 def unexplained(facts: Facts) -> str:
-    """Text on the variance of path lengths that an embedding does not explain."""
+    """Text on the share of the variance of path lengths that distances in an embedding do not explain."""
     error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
     return f"residual variance {facts['residual_variance']:.3g}{error}"
 
 
 def residuals(facts: Facts) -> str:
-    """Text on the residuals and the orthogonality that a check has found."""
+    """Text on residuals and orthogonality of the factors of a result, from facts of a check of these."""
     return (
         f"largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
         f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"

@@ -16,10 +16,12 @@ class Purpose(IntEnum):
     """Purpose of random numbers: the second half of a Philox key, whose first half is the seed."""
 
     RANDOM_BLOCK = 1
-    """Starting block of the passes, if no sample provides one."""
+    """Random block of vectors that passes over a matrix start with, where no sample of its rows provides
+    one."""
 
     COMPLETION = 2
-    """Columns that complete a basis if the rank of the matrix is too small."""
+    """Random columns that complete an orthonormal basis, if the rank of the matrix is smaller than asked
+    for."""
 
     SAMPLE_CHECK = 3
     """Random test vectors for a check of a sample of rows: half of the rows map them to leading directions,
@@ -45,7 +47,7 @@ class Purpose(IntEnum):
     """Positions of rows that a nonnegative factorization starts from."""
 
     EMBEDDING_ROWS = 9
-    """Rows whose neighborhoods in an embedding are measured."""
+    """Sampled rows whose neighborhoods in the data and in an embedding are compared."""
 
     HELD_OUT = 12
     """Held-out entries of a matrix with gaps, which measure the error of a model not fitted to them."""
@@ -70,7 +72,7 @@ class Purpose(IntEnum):
     """Sampled rows at which centers of partitions start, round by round."""
 
     RECALL_ROWS = 19
-    """Rows whose exact neighbors are found, to measure recall."""
+    """Rows whose exact neighbors are found, to measure the recall of approximate neighbors."""
 
     LAYOUT_START = 30
     """Starting positions of the vertices of a layout, or noise added to given ones."""
@@ -79,10 +81,11 @@ class Purpose(IntEnum):
     """Negative samples of a layout: vertices that repel others, epoch by epoch."""
 
     LAYOUT_PAIRS = 32
-    """Sampled pairs on which the loss of a layout is measured."""
+    """Sampled pairs on which the loss of a layout is measured, and vertices at which errors of repulsion
+    are."""
 
     WALK_VECTORS = 33
-    """Starting vectors of filters of a random walk."""
+    """Random block of vectors that the first filter of a random walk is applied to, to find eigenvectors."""
 
     GRAPH_FACTORS = 34
     """Random vector that a graph is multiplied with, to check whether it is symmetric."""
@@ -118,7 +121,7 @@ class Purpose(IntEnum):
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed that fits 64 bits, unsigned, as half of a key; raise ``InputError`` for others."""
+    """Return ``seed`` if it fits 64 bits, unsigned, as the first half of a key; else raise ``InputError``."""
     if not 0 <= seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
     return seed

@@ -40,7 +40,7 @@ class RegistryEntry(Protocol):
 
     @property
     def name(self) -> str:
-        """Name by which it is looked up."""
+        """Name by which the entry is looked up."""
 
 
 T = TypeVar("T", bound=RegistryEntry)
@@ -51,19 +51,19 @@ class Registry(Generic[T]):
     """Entries of one kind by name, ours and those of other packages, each loaded on first use."""
 
     kind: str
-    """Word for one entry in messages."""
+    """Word for one entry in messages, such as ``"method"``."""
 
     group: str
-    """Name of the group of entry points."""
+    """Name of the group of entry points under which other packages register entries."""
 
     ours: dict[str, str]
-    """``"module:attribute"`` of our own entries, by name."""
+    """``"module:attribute"`` of the entries of rankfold itself, by name."""
 
     entries: dict[str, T] = field(default_factory=dict, init=False, repr=False)
     """Entries loaded so far, by name."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of all entries: our own first, then those of other packages."""
+        """Names of all entries: those of rankfold first, then those of other packages."""
         return (*self.ours, *(name for name in self.theirs if name not in self.ours))
 
     def __contains__(self, name: object) -> bool:
@@ -111,23 +111,23 @@ class Input:
     """An input of a method: a matrix, or a result."""
 
     name: str
-    """Name of the argument."""
+    """Name of the argument of the Python function."""
 
     holds: str | tuple[str, ...] = "matrix"
-    """``"matrix"``, or the methods whose results are accepted."""
+    """``"matrix"``, or names of the methods whose results are accepted."""
 
     key: str = ""
-    """Key in a workflow, if it differs from the name."""
+    """Key of the input in a stage of a workflow, if it differs from the name; else empty."""
 
     matrix_key: str = ""
-    """Key in a workflow for a matrix given in place of the result; empty if none is accepted."""
+    """Key in a stage of a workflow for a matrix given in place of the result; empty if none is accepted."""
 
     needs_rows: bool = False
-    """True if the result must have its factor of the rows."""
+    """True if the result must hold its factor for the rows, which ``with_rows=False`` leaves out."""
 
 
 X = Input("x", key="input")
-"""The matrix of most methods."""
+"""Input of most methods: a matrix, argument ``x`` in Python and key ``input`` in a workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +144,38 @@ class Transformation:
     """True if new rows are given by their neighbors among the rows of the result, False if as a matrix."""
 
     def task(self, result: object, new: object, *others: object) -> Task:
-        """Make the checked task for new rows; ``others`` is what the function of ``home`` takes besides."""
+        """Make the checked task for new rows, by the function of ``home``.
+
+        Parameters
+        ----------
+        result : Result
+            Result in which new rows get coordinates.
+        new : object
+            The new rows as a matrix, or a result with their neighbors: see ``by_neighbors``.
+        *others : object
+            Further arguments that the function of ``home`` takes.
+        """
         task: Task = _function(self.home)(result, new, *others)
         return task
 
     def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-        """Compile and load the loops that a request for new rows of this type and shape uses."""
+        """Compile and load the loops that ``task`` uses, for new rows of this type and shape."""
         _function(self.loops)(dtype, request, shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Kind of the two factors whose product is the matrix of a result: the first two of ``matrices``."""
+    """Two factors whose product is the matrix of a result, named by the first two ``Method.matrices``."""
 
     spectrum: str = ""
-    """Name of its array of singular values, which order the components; empty if these have no order."""
+    """Name of the array of singular values, by which components are ordered; empty if they have no order."""
 
     left_is_unit: bool = False
-    """True if columns of the left factor have length 1, so that the spectrum stands between both factors."""
+    """True if columns of the left factor have length 1, so that the product is left * spectrum * right."""
 
 
 PLAIN = Presentation()
-"""Presentation of a method that has nothing to say on it."""
+"""Presentation of methods that declare none: defaults everywhere."""
 
 SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
 """Headings in the list of commands, for methods that search or lay out rows; see ``Method.topic``."""
@@ -176,24 +186,25 @@ class Method:
     """Description of a method for planning, running, the command line, workflows and results."""
 
     name: str
-    """Name of its function, and of its command on the command line, there with dashes for underscores."""
+    """Name of the Python function, and of the command on the command line, with dashes for underscores."""
 
     summary: str
     """Description in one line for the command line."""
 
     arguments: type
-    """Frozen dataclass that declares the arguments: see ``argument.py``."""
+    """Frozen dataclass that declares the arguments, one a field: see ``argument.py``."""
 
     home: str
-    """``"module:function"`` that makes a task from the ``inputs`` in order, and the ``arguments``."""
+    """``"module:function"`` that makes a task from the ``inputs``, in order, and an instance of
+    ``arguments``."""
 
     inputs: tuple[Input, ...] = (X,)
     source_input: str = ""
-    """Name of the input whose fingerprint its result keeps; empty for the first matrix, or for the first
-    result if no input is a matrix."""
+    """Name of the input whose fingerprint a result keeps; empty for the first matrix among the inputs, or for
+    the first result if none is a matrix."""
 
     matrices: tuple[str, ...] = ()
-    """Names of the matrices in its result, the one for the rows first."""
+    """Names of the matrices in a result, the one with a row for each row of the input first."""
 
     arrays: tuple[str, ...] = ()
     """Names of all arrays in its result, such as ``"s"``. An array that depends on the request is written
@@ -201,72 +212,73 @@ class Method:
     ``rankfold.methods.parts.outputs``."""
 
     laws: Mapping[str, Law] = field(default_factory=dict, hash=False)
-    """Rules (axes, type, bounds) for arrays, by name, where they differ from those of other methods' arrays
-    of this name."""
+    """Rules (axes, type, bounds) for arrays of a result, by name of array; only those that differ from the
+    rules of other methods for an array of this name."""
 
     in_process: bool = False
     """True if the calling process does all the work, even where there are workers."""
 
     pending: str = ""
     """``"module:function"`` that makes a task whose ``init`` is a result still to be made, for a plan: see
-    ``pending_task``. Empty if it begins at no result."""
+    ``pending_task``. Empty if the method does not begin at results."""
 
     unsaid: Callable[[Mapping[str, Any]], str] | None = None
-    """Function that says what arguments in a workflow leave open, though Python has a default; empty text if
-    nothing. None if there is no such argument."""
+    """Function that takes the arguments of a stage in a workflow by name, and returns a message if a workflow
+    must say what Python has a default for; "" if nothing is missing. None if there is no such argument."""
 
     growth: str = ""
-    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if none does."""
+    """``"module:function"`` that extends a result by rows that the matrix has gained: see ``grow``. Empty if
+    results cannot be extended."""
 
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` that runs each compiled loop of the method once, to compile it before the data is
     read. It is in a module whose sweeps call these loops, or that chooses between sweeps: see ``warm.py``."""
 
     transformation: Transformation | None = None
-    """Way in which new rows get coordinates in its result, named as the first of ``matrices``; None if they
-    get none."""
+    """Way in which new rows get coordinates in a result; the array is named as the first of ``matrices``.
+    None if new rows get none."""
 
     factors: Factors | None = None
-    """Kind of the factors in its result; None if it has none."""
+    """Two factors of a result whose product approximates the matrix; None if it has none."""
 
     by_shape: tuple[str, ...] = ()
-    """Entries of its request whose defaults follow from the shape of the matrix. A result that grows may have
-    others than a fit of all rows."""
+    """Names of entries of the request whose defaults follow from the shape of the matrix. A result that was
+    extended by rows may hold other values than a fit of all rows."""
 
     presentation: Presentation = PLAIN
-    """Presentation of its results and sweeps in plots, exports and plans."""
+    """Presentation of results and sweeps of the method in plots, exports and plans."""
 
     edition: int = 1
     """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""
 
     headline: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = headline_of_factors
-    """Function that says in one line what a result is, from its facts and those of its last run."""
+    """Function that returns one line of text on a result, from its facts and those of its last run."""
 
     topic: str = "Reduce a matrix"
-    """Heading over its command, which groups methods by use."""
+    """Heading of the group of commands that the command of the method is listed in."""
 
     @property
     def of_matrix(self) -> bool:
-        """True if its only input is one matrix."""
+        """True if the method has a single input, a matrix."""
         return self.inputs == (X,)
 
     @property
     def of_neighbors(self) -> bool:
-        """True if its only input is lists of neighbors or their graph."""
+        """True if the method has a single input, lists of neighbors or their graph."""
         return len(self.inputs) == 1 and "knn" in self.inputs[0].holds and not self.of_matrix
 
     @property
     def is_matrix(self) -> bool:
-        """True if its result is itself a matrix, without named arrays."""
+        """True if a result of the method is itself a matrix, without named arrays."""
         return self.arrays == ("X",)
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Methods whose results it accepts as input."""
+        """Names of the methods whose results are accepted as input."""
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Declarations of its arguments, in order."""
+        """Declarations of the arguments of the method, in order."""
         return parameters_of(self.arguments)
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
@@ -281,10 +293,16 @@ class Method:
     def pending_task(
         self, inputs: Sequence[object], arguments: dict[str, Any], start: Mapping[str, Source] | None
     ) -> Task:
-        """Make the task that begins at a result still to be made.
+        """Make the task that begins at a result still to be made, for a plan.
 
-        ``arguments`` are those besides ``init``; ``start`` has the matrices that the result will have, by
-        name, or is None if they are not known.
+        Parameters
+        ----------
+        inputs : sequence
+            Inputs of the method, in order.
+        arguments : dict
+            Arguments of the method by name, without ``init``.
+        start : mapping or None
+            Matrices that the result will have, by name, for their shapes and types; None if not known.
         """
         task: Task = _function(self.pending)(inputs, arguments, start)
         return task
@@ -298,16 +316,24 @@ class Method:
         }
 
     def grow(self, task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-        """Make the task that extends an ``earlier`` result, of the ``first`` rows, to all rows of ``task``.
+        """Make the task that extends an earlier result to all rows, with the number of rows that it reads.
 
-        Returns that task with the number of rows that it reads. Without an earlier result this only checks if
-        a result could be extended later. ``grows`` is one of ``rankfold.methods.growth.growth.GROWS``.
+        Parameters
+        ----------
+        task : Task
+            Task on all rows of the matrix.
+        earlier : Result or None
+            Result of the first rows; None only to check that a result of ``task`` could be extended later.
+        first : int
+            Number of rows that ``earlier`` was made from.
+        grows : str
+            One of ``rankfold.methods.growth.growth.GROWS``.
         """
         step: Step = _function(self.growth)(task, earlier, first, grows)
         return step
 
     def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-        """Compile and load the loops that a request on a matrix of this type and shape uses."""
+        """Compile and load the loops that ``request`` uses on a matrix of this type and shape."""
         _function(self.loops)(dtype, request, shape)
 
 
@@ -348,14 +374,14 @@ METHODS: Registry[Method] = Registry(
         "neighborhood_preservation": "rankfold.methods.embedding.arguments:PRESERVATION",
     },
 )
-"""All methods; each is declared in its own ``arguments`` module."""
+"""All methods by name; each is declared in the ``arguments`` module of its folder."""
 
 DECLARED.append(METHODS)
 
 
 @functools.cache
 def methods() -> tuple[Method, ...]:
-    """All methods that can be loaded. One of another package that fails is left out with a warning."""
+    """All methods that can be loaded. One of another package that fails is left out, with a warning."""
     available = []
     for name in METHODS.names():
         try:
@@ -370,5 +396,5 @@ def methods() -> tuple[Method, ...]:
 
 
 def edition_of(name: str) -> int:
-    """Current edition of a method by name; 1 for unknown names."""
+    """Current ``Method.edition`` of the method ``name``; 1 for unknown names."""
     return METHODS[name].edition if name in METHODS else 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An array of a result."""
+    """Declaration of an array of a result, without its values."""
 
     name: str
     """Name of the array; empty if the result is the array itself."""
@@ -32,26 +32,26 @@ class Output:
     """True for a sparse matrix, stored as three vectors (CSR); ``chunks`` counts those of all three."""
 
     stored: int = 0
-    """Largest number of stored entries of a sparse matrix."""
+    """Upper bound on the number of stored entries of a sparse matrix."""
 
     compressed: bool = False
     """True if the column indices of a sparse matrix are compressed, as ``CsrWriter`` writes them."""
 
     @property
     def files(self) -> int:
-        """Largest number of files: chunks and metadata."""
+        """Upper bound on the number of files that store the array: chunks and metadata."""
         return self.chunks + (4 if self.sparse else 1)
 
 
 def vectors(length: int, *names: str) -> tuple[Output, ...]:
-    """Outputs of shape (length,) in float64, one for each name."""
+    """Declare arrays of shape (length,) in float64, one for each name."""
     import numpy as np
 
     return tuple(Output(name, (length,), np.dtype(np.float64)) for name in names)
 
 
 def count(length: int, chunk: int) -> int:
-    """Number of chunks along an axis."""
+    """Number of chunks of ``chunk`` elements along an axis of ``length``; the last may be shorter."""
     return -(-length // max(1, chunk))
 
 
@@ -60,29 +60,32 @@ class Task(Protocol):
 
     @property
     def source(self) -> Source:
-        """The matrix that is read."""
+        """The matrix that the task reads."""
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that determines the values of the result, as JSON types."""
+        """Everything besides the numbers in ``source`` that determines the result, as JSON types."""
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays that the result will have; if the rank is found by the run, for the largest rank."""
+        """Declare the arrays of the result; if the run finds the rank, for the largest rank."""
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of passes, memory and disk space; raises ``PlanError`` if something does not fit."""
+        """Plan passes, memory and disk space; raises ``PlanError`` if something does not fit ``budget``."""
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the result into ``run.result``; returns its facts (metadata), including ``warnings``."""
+        """Write the result into ``run.result``; returns its facts (metadata), including ``warnings``.
+
+        ``fingerprint`` is that of ``source``, for the facts.
+        """
 
 
 FILES_OF_A_PLAN = 1024
-"""Largest number of files of a store that a plan checks, to report how many chunks are absent."""
+"""Largest number of files of a matrix that are looked for when a plan is made, to report missing chunks."""
 
 
 def absences_of(task: object, most: int) -> dict[str, Absence]:
     """Missing chunks in the stores of the matrices of a task, by name of the matrix; {} if all are complete.
 
-    ``most`` bounds the files that are checked of each store.
+    ``most`` is the largest number of files that are looked for in each store.
     """
     from rankfold.pipeline.engine.run import values_in
 

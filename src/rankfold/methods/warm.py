@@ -31,8 +31,8 @@ from rankfold.pipeline.data.view import working_dtype
 LOG = logging.getLogger("rankfold")
 
 TELL_SECONDS = 1.0
-"""Seconds of compiling after which a message announces it. Kernels are compiled once after an installation.
-"""
+"""Seconds of compiling after which a message announces it. Kernels are compiled once after an
+installation."""
 
 TICK_SECONDS = 0.1
 """Seconds between two checks whether anything has been compiled."""
@@ -42,10 +42,10 @@ NEWS = "compiling kernels, once after an installation"
 
 @dataclass(frozen=True, slots=True)
 class MethodWarmup:
-    """Compiles and loads the code of a method in a process, before it computes for a run: a ``Warmup``."""
+    """Compiles and loads the code of a method in a process before it works for a run: a ``Warmup``."""
 
     dtype: np.dtype[Any]
-    """Type of the matrix."""
+    """Type of the elements of the matrix."""
 
     request: dict[str, Any]
     """Request, and facts that loops depend on in addition (``Task.loops``). A step of a chain that is no
@@ -54,7 +54,7 @@ class MethodWarmup:
     shape: tuple[int, int]
 
     def timed(self) -> tuple[float, float]:
-        """Compile and load the code in this process; returns seconds of compiling, and of loading."""
+        """Call ``warm``; returns seconds spent on compiling, and seconds spent on everything else."""
         began, compiled = time.perf_counter(), _compile_seconds()
         self.warm()
         compiling = _compile_seconds() - compiled
@@ -98,19 +98,19 @@ def _announce_compiling() -> None:
 
 
 def _compilations() -> int:
-    """Number of loops compiled so far; 0 without loading numba if it is not loaded."""
+    """Number of loops compiled in this process so far; 0 if numba is not loaded."""
     loops = sys.modules.get("rankfold.kernels._compiled")
     return len(getattr(loops, "SIGNATURES", ()))
 
 
 def _compile_seconds() -> float:
-    """Seconds spent on compiling loops so far; 0 if numba is not loaded."""
+    """Seconds spent on compiling loops in this process so far; 0 if numba is not loaded."""
     loops = sys.modules.get("rankfold.kernels._compiled")
     return 0.0 if loops is None else float(loops.compile_seconds())
 
 
 def announce(news: str) -> None:
-    """Report what a call waits for: in the log, else on a terminal or in a notebook, else nowhere."""
+    """Show the text ``news``: in the log, else on a terminal or in a notebook, else nowhere."""
     if LOG.isEnabledFor(logging.INFO) and LOG.hasHandlers():
         LOG.info(news)
     elif sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
@@ -168,7 +168,7 @@ def warm_columns(
     Parameters
     ----------
     dtype, request, shape
-        Type of the matrix, request, and shape (m, n).
+        Type of the matrix, request (not used), and shape (m, n) of the matrix.
     loops : tuple of str
         ``"panels"``: loops that convert panels (rows in memory) to the working type; ``"double"``: to double
         precision; ``"buckets"``: the loop that sums rows in buckets (count sketch).

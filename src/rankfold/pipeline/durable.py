@@ -23,23 +23,27 @@ from typing import Any
 from rankfold.pipeline.regular import open_regular
 
 FLUSHES_AT_ONCE = 16
-"""Number of flushes that wait for the disk together."""
+"""Largest number of threads that flush files at the same time."""
 
 WAIT_SECONDS = 1e-4
-"""Seconds above which a flush counts as having waited for the disk (one that has not takes 2e-6).
+"""Seconds of a flush above which it has waited for the disk; one that has not waited takes 2e-6.
 
-It is about the time to start a thread.
+``flush_all`` flushes the files after it in parallel. It is about the time to start a thread.
 """
 
 LEAST_BYTES = 2**20
-"""Least bytes of a block whose flush begins at once; smaller ones are better written together."""
+"""Least bytes of a block that ``begin_flush`` writes at once; smaller ones are better written together."""
 
 WRITE = 2
 """Flag of ``sync_file_range``: start writing modified pages to the disk, without waiting for the end."""
 
 
 def begin_flush(path: str | os.PathLike[str], start: int, length: int) -> None:
-    """Start to write a block of a file to the disk, so that the final flush has little to wait for."""
+    """Start to write ``length`` bytes of a file to the disk, from byte ``start`` on, and return at once.
+
+    So the final flush has little to wait for. Nothing is done for blocks below ``LEAST_BYTES``, and on
+    systems other than Linux.
+    """
     begin = _sync_file_range()
     if length < LEAST_BYTES or begin is None:
         return
@@ -162,6 +166,6 @@ def rename_durably(source: Path, target: Path) -> None:
 
 
 def flush_names(*paths: Path) -> None:
-    """Flush the names of files or folders to the disk."""
+    """Flush the names of files or folders to the disk, by flushing the folders that they are in."""
     for folder in {path.parent for path in paths}:
         flush(folder)

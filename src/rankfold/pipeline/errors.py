@@ -22,8 +22,8 @@
         └── DamagedStateError              75   a file of a run is not whole; it is made again
 
 A message says what was asked, what was found, and what to change, with the exact number. It names arguments
-both as in Python and as command options (see ``pipeline.wording``): ``str`` of an error shows those of
-Python, commands print ``message`` with the options.
+both as in Python and as command options (see ``argument``): ``str`` of an error shows those of Python,
+commands print ``message`` with the options.
 
 Arguments in messages: those of Python for callers of functions, options for users of commands.
 
@@ -80,14 +80,17 @@ class UnfitFileError(InputError, OSError):
         return OSError.__new__(cls, *values)
 
     found: str = ""
-    """Description of what was found."""
+    """Description of what is at the path, such as ``a pipe``."""
 
     most_bytes: int | None = None
-    """Largest allowed size in bytes, if the document exceeds it."""
+    """Largest allowed size in bytes, if the document exceeds it; else None."""
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> UnfitFileError:
-        """Make the error for what was found at a path."""
+        """Make the error for a path at which there is ``found``, such as ``a pipe``.
+
+        ``most_bytes`` is the largest allowed size, if the document exceeds it.
+        """
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
         limit = most_bytes and f"and at most {most_bytes >> 20} MiB of such a file are read"
         error = cls(f"{name} is {found}, {limit or 'where a regular file belongs'}")
@@ -151,7 +154,7 @@ class MemoryBudgetError(PlanError):
 
     @classmethod
     def of(cls, message: str, need_bytes: int, way_out: str = "", smaller: str = "") -> Self:
-        """Make the error with the bytes needed; both remedies are put before the full stop of ``message``."""
+        """Make the error; ``way_out`` and ``smaller`` are put before the full stop of ``message``."""
         error = cls(f"{message.removesuffix('.')}{way_out}{smaller}.")
         error.need_bytes, error.way_out, error.smaller = need_bytes, way_out, smaller
         return error
@@ -229,7 +232,7 @@ _ARGUMENT = rf"\w+={_VALUE}?"
 _OPTION = rf"--[a-z][a-z-]*(?: (?:{_VALUE}|[^\s()]+))?"
 
 _BOTH = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
-"""An argument of Python, and its option in brackets."""
+"""Pattern of an argument as in Python, followed by its command option in parentheses."""
 
 
 def argument(name: str, value: Any = None) -> str:
@@ -266,7 +269,9 @@ def argument(name: str, value: Any = None) -> str:
 
 
 def memory_argument(need_bytes: int) -> str:
-    """Name of the memory argument of an import, with the value that it needs, both ways; for messages.
+    """Text that asks for ``need_bytes`` of memory in an import, as in Python and as an option of the command.
+
+    The value is rounded up to MiB.
 
     >>> memory_argument(50_000_000)
     'memory_bytes=50331648 (--memory 48MiB)'

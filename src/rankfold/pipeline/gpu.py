@@ -85,7 +85,7 @@ LIBRARY_BYTES = 96 * 2**20
 """Bytes of device memory reserved for the workspaces of cuBLAS and cuSOLVER."""
 
 POOL_SHARE = 0.25
-"""Share of the planned memory that CuPy's pool may lose to fragmentation."""
+"""Share of the planned memory that is added to the limit of CuPy's pool, to allow for fragmentation."""
 
 KEPT_SHARE = 0.9
 """Share of the memory of a device that kept panels and the planned memory may take together."""
@@ -122,7 +122,7 @@ class CudaSlot:
         return self._staged
 
     def recall(self, name: Hashable) -> bool:
-        """Use the panel that was kept on the device under a name; False if there is none."""
+        """Use the panel that is kept on the device under the key ``name``; returns False if there is none."""
         panel = self._cuda.kept.get(name)
         if panel is not None:
             self._staged, (self._twin, self._copied) = None, panel
@@ -140,7 +140,7 @@ class CudaSlot:
         self._staged = panel if panel.flags.c_contiguous else np.ascontiguousarray(panel)
 
     def send(self, name: Hashable = None) -> None:
-        """Copy the panel to the device; with a name, it is kept there for later passes if there is room."""
+        """Copy the panel to the device; if there is room, keep it for later passes under key ``name``."""
         staged, copies = self.staged, self._cuda.copies
         kept = None if name is None else self._cuda.room_to_keep(staged)
         grows = kept is None and staged.size > self._room.size
@@ -241,7 +241,7 @@ class Cuda:
         return self.place(array, array.dtype)
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaSlot:
-        """A buffer, on host and device, for panels of up to that many values."""
+        """A buffer, on host and device, for panels of up to as many values as ``shape`` has."""
         return CudaSlot(self, shape, dtype)
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
@@ -274,7 +274,7 @@ class Cuda:
             self._idle.setdefault((room.shape, room.dtype), []).append(room)
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Limit memory on the device to the planned ``nbytes`` and kept panels; free panels of other runs.
+        """Limit memory on the device to planned ``nbytes`` plus kept panels; free panels of runs but ``run``.
 
         A wrong formula for planned memory then fails at once, and not only when the device is full.
         """
@@ -302,7 +302,7 @@ class Cuda:
         self._cupy.get_default_memory_pool().set_limit(size=most)
 
     def room_to_keep(self, panel: Array) -> Any:
-        """An uninitialized array on the device to keep a panel in; None if no memory is left for it."""
+        """An uninitialized array on the device, to keep a panel in; None if no memory is left for it."""
         with self._gate:
             kept_bytes = self.kept_bytes + panel.nbytes
             if self._planned + kept_bytes > KEPT_SHARE * self._capacity:

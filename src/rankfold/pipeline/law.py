@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 LARGEST = sys.float_info.max
-"""Largest finite number."""
+"""Largest finite number of type float64."""
 
 PANEL_NUMBERS = 2**20
 """Number of elements of an array that are read and checked at a time."""
@@ -42,7 +42,7 @@ STORED = (
     *("bool", "float16", "float32", "float64"),
     *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
 )
-"""Real types of matrices; arrays that hold rows or columns of the matrix unchanged may have any of them."""
+"""Names of the real types of a matrix, and of arrays of a result that hold its rows or columns unchanged."""
 
 _OF_FUNCTION = re.compile(r".+-[0-9a-f]{16}")
 """Pattern for a compiled metric or kernel of the caller: its name, and a digest of its code."""
@@ -95,7 +95,7 @@ class Law:
     """Constraints on an array of a result."""
 
     axes: tuple[str, ...] | None = None
-    """Names of its axes; None if they are not declared."""
+    """Names of the axes of the array; None if they are not declared."""
 
     types: tuple[str, ...] = NUMBER
     least: float = -LARGEST
@@ -107,7 +107,10 @@ class Law:
     """
 
     reaches: tuple[str, ...] = ()
-    """Names of axes, as ``below``, whose length values may also equal, such as those of pointers."""
+    """Names of axes. Values must be at most the length of the first of them that the result has.
+
+    For pointers into that axis.
+    """
 
     rising: bool = False
     """True if values must not decrease along the last axis."""
@@ -119,6 +122,8 @@ class Law:
     """
 
     falling: bool = False
+    """True if values must not increase along the last axis."""
+
     may_be_nan: bool = False
     """True if NaN is allowed, as the mark of a missing value."""
 
@@ -131,7 +136,7 @@ class Law:
     def fault(self, values: Array, lengths: Lengths) -> tuple[int, str] | None:
         """First value of a panel that breaks the law: its flat index in C order, and text on what is allowed.
 
-        None if all values are allowed.
+        ``lengths`` are those of the axes of the result. None if all values are allowed.
         """
         import numpy as np
 
@@ -163,7 +168,10 @@ class Law:
         return first_outside(np.nan_to_num(values, nan=within, posinf=np.inf, neginf=-np.inf), least, most)
 
     def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
-        """Raise ``DataError`` if a panel breaks the law; ``first`` is the index of its first row."""
+        """Raise ``DataError`` if a panel, ``values``, breaks the law.
+
+        ``name`` of the array and ``first``, the index of the first row of the panel, are for the message.
+        """
         import numpy as np
 
         if (fault := self.fault(values, lengths)) is not None:
@@ -174,7 +182,7 @@ class Law:
             )
 
     def require_some(self, name: str, lengths: Lengths, values: Array) -> None:
-        """Raise ``DataError`` if values taken from anywhere in an array are not within its bounds."""
+        """Raise ``DataError`` if values from any part of the array ``name`` are out of its bounds."""
         import numpy as np
 
         bounds, some = self.bounds(lengths), np.asarray(values)
@@ -183,7 +191,7 @@ class Law:
             raise DataError(f"{name} holds {some.reshape(-1)[place]}, but is to be {allowed}. {REMEDY}")
 
     def require_all(self, name: str, array: Stored, lengths: Lengths) -> None:
-        """Raise ``DataError`` if an array breaks the law; it is read a panel at a time."""
+        """Raise ``DataError`` if the array ``name`` breaks the law; it is read a panel at a time."""
         import numpy as np
 
         step = max(1, PANEL_NUMBERS // max(1, math.prod(array.shape[1:])))
@@ -232,7 +240,7 @@ class Fact:
     """True if it may be infinite, such as an error bound that is not known."""
 
     counts: str = ""
-    """Name of the axis whose length the value must equal, if the result has that axis."""
+    """Name of the axis whose length the value must equal, if the result has that axis; empty for none."""
 
     def fits(self, value: object) -> bool:
         """True if a value satisfies the constraints."""
@@ -305,7 +313,11 @@ PREPARED = {
     "dispersions": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
     "norm": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
 }
-"""Laws of arrays in which a preparation step keeps its choice of columns, by the last word of their names."""
+"""Laws of arrays in which a preparation step keeps its choice of columns.
+
+They are found by the last word of the name of an array, such as ``columns`` of
+``prepare_1_take_columns_columns``.
+"""
 
 Condition = Callable[[Mapping[str, Any]], bool]
 """Function that takes the facts of a result and returns True if the result must have a certain array."""
@@ -316,14 +328,19 @@ class ResultLaw:
     """Constraints on results of one kind."""
 
     arrays: Mapping[str, Law] = field(default_factory=dict)
+    """Law of each array, by the name of the array."""
+
     needed: Mapping[str, Condition] = field(default_factory=dict)
-    """Arrays that a result must have if its facts meet a condition; one that lacks them is damaged."""
+    """Condition on the facts of a result, by the name of an array that the result must have if it holds."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    """Constraints on facts of a result by name, in addition to ``COMMON``."""
+
     request: Mapping[str, Fact] = field(default_factory=dict)
+    """Constraints on the entries of its request, by name."""
 
     def of(self, name: str) -> Law:
-        """Law of the array of a name; without a declared one, its values must be finite."""
+        """Law of the array with that name; if none is declared, its values must be finite."""
         if is_of_step(name):
             return PREPARED.get(name.rpartition("_")[2], Law(types=(*NUMBER, *WHOLE)))
         return self.arrays.get(name, Law())
@@ -436,9 +453,10 @@ def _require_finite(path: Path, name: str, value: object) -> None:
 
 
 def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | None) -> None:
-    """Raise ``DataError`` for an array that a result lacks (``shape`` None), or has in another shape.
+    """Raise ``DataError`` if a result lacks an array that it must have, or has it in an impossible shape.
 
-    Facts that are not those of a result are ignored.
+    ``path`` and ``facts`` are those of the result, ``name`` and ``shape`` those of the array; ``shape`` is
+    None if it is missing. Facts that no result can have are ignored.
     """
     try:
         require_facts(Path(path), facts)

@@ -29,7 +29,10 @@ HEAD_BYTES = 2**16
 """Number of bytes at the beginning of a file in which its mark must be."""
 
 DRAFT_LENGTH = 50
-"""Characters of the name of a file that the name of its draft repeats; UTF-8 has up to 4 bytes for each."""
+"""Number of first characters of the name of a file that the name of its draft repeats.
+
+UTF-8 takes up to 4 bytes for each.
+"""
 
 APPEARED = "came to be while it was made, and was not made by this command"
 """End of a message: a name that was free when the work began is now taken."""
@@ -42,7 +45,7 @@ Else it returns a description of what is foreign there, as the end of a sentence
 
 
 def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
-    """A ``Foreign`` function: None for files whose beginning holds ``mark``, else ``otherwise``."""
+    """Make a ``Foreign`` function: None for files whose first bytes hold ``mark``, else ``otherwise``."""
 
     def foreign(path: Path) -> str | None:
         return None if mark.encode() in head_of(path) else otherwise
@@ -69,7 +72,7 @@ class FileOutput:
 
     foreign: Foreign
     replaces: bool
-    """True if a file of ours may be replaced."""
+    """True if an existing file that rankfold made may be replaced."""
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
@@ -162,7 +165,7 @@ def _require_ours(path: Path, place: Path, foreign: Foreign, *, replaces: bool) 
 
 
 def publish_file(draft: Path, output: FileOutput) -> None:
-    """Rename a flushed file to its final name; ``OutputError`` if something else has taken that name."""
+    """Rename a flushed file, ``draft``, to ``output.path``; ``OutputError`` if that name has been taken."""
     path = output.path
     if not os.path.lexists(path):
         try:

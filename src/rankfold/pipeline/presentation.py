@@ -16,10 +16,10 @@ from rankfold.pipeline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class CellElements:
-    """Names under which an AnnData object holds a result, as scanpy names them; empty for those it lacks."""
+    """Names of the parts of a result in an AnnData object, as scanpy names them; empty for parts it lacks."""
 
     key: str
-    """Name of its facts, in ``uns``."""
+    """Name of the facts of the result, in ``uns``."""
 
     observations: str = ""
     """Name of the coordinates of rows, in ``obsm``."""
@@ -58,10 +58,10 @@ class Presentation:
     """Elements of an AnnData object that hold a result; None if there is no place for it."""
 
     like_fit: bool = False
-    """True if a result is exported like one of the method that its request names in ``of``."""
+    """True if a result is exported like one of the method that is named by ``of`` in its request."""
 
     plots: tuple[str, ...] = ()
-    """Kinds of plots that ``auto`` prefers to all others, the first of these that a result has."""
+    """Kinds of plots that ``auto`` prefers to all others: it takes the first of these that a result has."""
 
     quick_plot: str = ""
     """Kind of plot that reads little, which the page of a run shows; empty for none."""
@@ -70,10 +70,13 @@ class Presentation:
     """True if its sweeps over the matrix are shown by number, as "pass 2 of about 5"."""
 
     sweeps: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Words for sweeps by their name, where they differ from those of other methods' sweeps of this name."""
+    """Plain words for a sweep, by its name, which replace the usual ones of ``planning/sweep_words.py``."""
 
     size: str = ""
-    """Text on the size of a result in a plan, with ``{rank}`` and ``{orientation}``; empty for the rank."""
+    """Template for the size of a result in a plan, with the fields ``{rank}`` and ``{orientation}``.
+
+    If it is empty, the plan states the rank.
+    """
 
 
 class Presented(Protocol):
@@ -119,6 +122,6 @@ def with_cells() -> tuple[str, ...]:
 
 
 def presentation_of(kind: str) -> Presentation:
-    """Look up how results and sweeps of a kind are shown; that of a method that says nothing if none is."""
+    """Look up how results and sweeps of a kind are shown; the defaults for a kind that no method declares."""
     method = presented(kind)
     return Presentation() if method is None else method.presentation

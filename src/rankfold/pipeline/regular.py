@@ -28,8 +28,7 @@ METADATA_BYTES = 8 * 2**20
 """Largest number of bytes of a descriptive document: Zarr's metadata, workflows, notes of runs."""
 
 TABLE_BYTES = 32 * 2**20
-"""Largest number of bytes of a document with an entry for every file or row: manifests, tables of names,
-logs."""
+"""Largest number of bytes of a document with an entry for every file or row, such as a manifest or a log."""
 
 TAIL_BYTES = 2**16
 """Bytes at the end of a log in which its last lines are searched."""
@@ -54,7 +53,8 @@ _KINDS = (
 def open_descriptor(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
     """Descriptor of a regular file, opened without waiting; ``UnfitFileError`` for anything else.
 
-    For regular files, ``O_NONBLOCK`` has no effect once they are open.
+    ``flags`` and ``mode`` as in ``os.open``. For regular files, ``O_NONBLOCK`` has no effect once they are
+    open.
     """
     try:
         descriptor = os.open(path, flags | _FLAGS, mode)
@@ -137,7 +137,10 @@ def read_last_lines(path: Path, most: int = TAIL_BYTES) -> list[str]:
 
 
 def bounded_lines(file: IO[str], path: Path) -> Iterator[str]:
-    """Yield the lines of a text; ``UnfitFileError`` for a line that is too long for a table."""
+    """Yield the lines of an open text file; ``UnfitFileError`` for a line of over ``LINE_LENGTH`` characters.
+
+    ``path`` is that of the file, for the message.
+    """
     while line := file.readline(LINE_LENGTH):
         if len(line) == LINE_LENGTH and not line.endswith("\n"):
             raise UnfitFileError.at(path, f"a text with a line of over {LINE_LENGTH} characters")

@@ -89,7 +89,7 @@ class Lines(str):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The lines of a text that rankfold wrote, such as a script."""
+        """Make it from a text of several lines that rankfold wrote, such as a script."""
         return cls(*text.split("\n"))
 
     @classmethod

@@ -21,15 +21,15 @@ __all__ = ["neighbors", "pca"]
 Array = npt.NDArray[Any]
 
 TOL = 1e-8
-"""Tolerance: relative error of singular values, as estimated. Vectors whose values are close to each other
-then have errors of some 1e-6.
+"""Estimated relative error of singular values at which ``pca`` stops. Vectors whose values are close to each
+other then have errors of some 1e-6.
 """
 
 ROUNDING = "rounding errors of float32 products"
 """Text in warnings about errors that more passes would not reduce below ``TOL``."""
 
 LEAST_SAID = 1e-4
-"""Smallest rounding error that a warning reports: no user can act on a smaller one."""
+"""Smallest estimated error due to rounding that a warning reports: no user can act on a smaller one."""
 
 FULL_COMPONENTS = 50
 SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}
@@ -143,7 +143,7 @@ def _decompose(
 
 
 def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) -> tuple[Array, Array]:
-    """Variance (k,) of each component, and its share (k,) of the variance of all genes.
+    """Variance (k,) of each component, and its share (k,) of the sum of the variances of all genes.
 
     Without centering these are variances of the coordinates about their mean, as in scikit-learn's
     TruncatedSVD, whose numbers scanpy writes; the variance of all genes takes a read.
@@ -233,8 +233,10 @@ def neighbors(
 
 
 def _representation(cells: Any, use_rep: str | None, n_pcs: int | None) -> Any:
-    """Coordinates in which neighbors are measured: ``X_pca`` unless there are few genes or ``use_rep`` is
-    given.
+    """Matrix with a row for each cell in which neighbors are measured; components are computed if missing.
+
+    It is ``X`` if there are few genes or ``use_rep`` asks for it, else ``obsm[use_rep]``, by default
+    ``obsm["X_pca"]``, with its first ``n_pcs`` columns.
     """
     if use_rep == "X" or (use_rep is None and n_pcs == 0):
         return cells if cells.isbacked else cells.X

@@ -1,5 +1,5 @@
 """YAML with line numbers, for profiles and workflows.
 
-yaml_file    settings in a file: every mistake is reported in one line with its place; the mistakes of YAML
-             itself, in plain words
+yaml_file    reads a file of settings; reports every mistake in one line with file and line, those of YAML
+             syntax in plain words
 """

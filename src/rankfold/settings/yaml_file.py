@@ -4,10 +4,9 @@ For an unknown key, the message suggests the key that was probably meant; for a 
 place, at any depth. Numbers stay text until a model converts them by key: YAML would read 02:00:00 as a
 number of base sixty. Anchors and tags are refused: every value is written where it is used.
 
-Messages for YAML that the parser does not understand, in words that the writer of the file knows.
-
-The parser reports where it could not continue, which is often a line after the mistake: a missing colon shows
-at the next colon, an open bracket at the end of the file.
+Errors of the YAML parser become messages in words that the writer of the file knows. The parser reports where
+it could not continue, which is often a line after the mistake: a missing colon shows at the next colon, an
+open bracket at the end of the file.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from rankfold.pipeline.text import Lines, suggest_name
 from rankfold.pipeline.units import SIZES, parse_bytes
 
 Keys = tuple[str | int, ...]
-"""Path to a value: names of keys, and indices in lists."""
+"""Path to a value, from the top of the file: names of keys, and indices in lists, from 0."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 MOST_BYTES = 2**18
-"""Largest number of bytes of a file: the parser takes some ten seconds for a MiB."""
+"""Largest size of a file in bytes; a larger one is refused, as the parser takes ten seconds for a MiB."""
 
 MOST_FILES = 8
-"""Largest number of files that a message names."""
+"""Largest number of YAML files that the message about a missing file lists; of more, it lists none."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 """Pattern of numbers, which messages repeat without quotes."""
@@ -73,7 +72,7 @@ def _bytes(value: object) -> int:
 
 
 def _no_truth(value: object) -> object:
-    """Return a value; raise for true and false, which Python counts as 1 and 0."""
+    """Return the value as it is; raise for True and False, which Python counts as the integers 1 and 0."""
     if isinstance(value, bool):
         raise PydanticKnownError("int_type")
     return value
@@ -86,12 +85,12 @@ def _no_truth_as_number(value: object) -> object:
 
 
 WHOLE = BeforeValidator(_no_truth)
-"""Validator for integer keys, which refuses true and false. In ``Annotated`` it must follow the limits, or
-these would be missing from the schema.
+"""Validator for integer values, which refuses true and false. In ``Annotated`` it must follow the bounds
+(``Field(ge=...)``), or these would be missing from the JSON Schema.
 """
 
 NUMERIC = BeforeValidator(_no_truth_as_number)
-"""Validator for numeric keys, which refuses true and false; it must follow the limits like ``WHOLE``."""
+"""Validator for float values, which refuses true and false; it must follow the bounds like ``WHOLE``."""
 
 Bytes = Annotated[
     int,
@@ -130,7 +129,10 @@ class Document:
 
 
 def read_document(path: Path, what: str) -> Document:
-    """Read a file of ``key: value`` lines; ``what`` names its kind in messages."""
+    """Read a YAML file of ``key: value`` lines; an empty file gives a document without values.
+
+    ``what`` names the kind of file in messages, such as "profile". Raises ``SettingsError`` for mistakes.
+    """
     text = _text_of(path, what)
     try:
         if mistake := oddity(text, _Plain, what):
@@ -152,8 +154,9 @@ def read_document(path: Path, what: str) -> Document:
 
 
 def require_file(path: Path, what: str) -> Path:
-    """Return the path if it exists; else raise, with a suggestion for the name or a list of the files
-    there.
+    """Return the path if it exists; else raise ``SettingsError``, with a similar name or the files there.
+
+    ``what`` names the kind of file in the message.
     """
     if path.exists():
         return path
@@ -192,7 +195,7 @@ def _text_of(path: Path, what: str) -> str:
 
 
 class _Plain(yaml.SafeLoader):
-    """Loader of YAML that converts only the words for true, false and null."""
+    """Loader of YAML that converts only the words for true, false and null; all else stays text."""
 
 
 _Plain.yaml_implicit_resolvers = {
@@ -202,7 +205,10 @@ _Plain.yaml_implicit_resolvers = {
 
 
 def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
-    """Convert a node of YAML to Python values, and note in ``lines`` the line of each key in it."""
+    """Convert a node of YAML to Python values; adds the line of each key and item in it to ``lines``.
+
+    ``keys`` is the path to the node itself, and ``path`` the file, for messages.
+    """
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             lines[*keys, number] = item.start_mark.line + 1
@@ -232,7 +238,10 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
 
 
 def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model:
-    """Fill a model with the values of a document; ``defaults`` are used where it has none."""
+    """Make a model from the values of a document; ``defaults`` are used for keys that it lacks.
+
+    Raises ``SettingsError`` with a line for each mistake.
+    """
     try:
         return model(**{**defaults, **document.values})
     except ValidationError as error:
@@ -242,7 +251,7 @@ def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model
 
 
 def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
-    """Mistakes reported by pydantic; missing keys of one object are merged into one mistake.
+    """Items of ``error.errors()``, where all missing keys of one object become one item, with ``keys``.
 
     A missing key is left out if an unknown key of the object looks like a misspelling of it.
     """
@@ -263,7 +272,7 @@ def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
 
 
 def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Keys to a mistake; the same for all mistakes that alternative types report of one value."""
+    """Path to the value that is wrong, equal for all errors that the alternatives of a union report of it."""
     way = error["loc"]
     return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
 
@@ -271,7 +280,11 @@ def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
 def explain_mistake(
     document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()
 ) -> str:
-    """Describe a mistake that a model reports, in one line; ``within`` is the place of the model."""
+    """Describe in one line, with its place, a mistake that ``model`` finds in the values of a document.
+
+    ``error`` is an item of pydantic's ``ValidationError.errors()``. ``within`` holds the keys in the document
+    that precede its ``loc``, if the model was made from a part of the document.
+    """
     place, kinds, holders = within, [model], [model]
     last: str | int = ""
     for last in error["loc"]:
@@ -334,7 +347,7 @@ HOLDERS = ("dict_type", "model_type", "model_attributes_type")
 
 
 def _unknown(key: str | int, value: object, keys: list[str]) -> str:
-    """A message about an unknown key, with the key of ``keys`` that was probably meant."""
+    """A message about an unknown key and its value, with the one of ``keys`` that was probably meant."""
     first, _, rest = str(key).partition(" ")
     if value is None and first in keys and rest:
         return f"has no colon: write {first}: {rest}"
@@ -342,13 +355,13 @@ def _unknown(key: str | int, value: object, keys: list[str]) -> str:
 
 
 def no_such(what: str, value: object, choices: Iterable[str]) -> str:
-    """A message about a name that is not among the choices."""
+    """A message that no ``what`` (a kind of thing, such as "stage") is named ``value``, with all choices."""
     names = list(choices)
     return f"no such {what} {value!r}{suggest_name(value, names)}. There are {', '.join(names)}"
 
 
 def keys_of(kinds: Iterable[Any]) -> list[str]:
-    """Names of the keys that a file may set in any of these models."""
+    """Names of the keys that a file may set in any of the models in ``kinds``; other types are ignored."""
     fields = {
         name: field
         for kind in kinds
@@ -378,8 +391,10 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _unwritten(kind: Any, step: str | int) -> list[Any]:
-    """Types for an element of pydantic's path to an error that is not in the file: the model chosen by a tag,
-    or the items of a list that was written as a single item.
+    """Types after an element ``step`` of pydantic's path to an error that the file itself does not have.
+
+    Such an element is the tag that chooses a model, or the index of an item where the file has a single item
+    in place of a list. Empty if ``kind`` has no such element.
     """
     fields = getattr(kind, "model_fields", {}).values()
     is_tag = any(typing.get_args(field.annotation) == (step,) for field in fields)
@@ -419,10 +434,10 @@ MOST_DEPTH = 32
 
 
 def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:
-    """Line and description of content that YAML allows but no settings need; None if there is none.
+    """Line and message about content that YAML allows but no settings need; None if there is none.
 
     Such content is: lists and keys nested too deep, since building them is recursive; escapes of characters
-    that no name may have.
+    that no name may have. Lines count from 1; ``what`` names the kind of file in the message.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader):
@@ -436,7 +451,10 @@ def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, st
 
 
 def in_plain_words(error: yaml.YAMLError, text: str, what: str) -> tuple[int, str]:
-    """Line and message, with advice, for an error of the parser."""
+    """Line, from 1, and message with advice, for an error of the YAML parser in ``text``, the whole file.
+
+    ``what`` names the kind of file in the message.
+    """
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return line, f"is not text: here is the character #x{error.character:04x}. A {what} is a text file"
@@ -482,7 +500,7 @@ def _without_colon(line: str) -> str:
 
 
 def _odd_colon(lines: Sequence[str], number: int, column: int) -> tuple[int, str]:
-    """Line and message for a misplaced colon: the cause is its own line, or the one before."""
+    """Line, from 1, of the mistake behind the odd colon at ``lines[number][column]``, and a message on it."""
     if ": " in lines[number][:column]:
         return number + 1, "a second colon in one line: put the value in quotes, or the second key below"
     before = number - 1

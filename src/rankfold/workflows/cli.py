@@ -133,8 +133,9 @@ EVERY = tuple(app.registered_commands)
 
 @contextlib.contextmanager
 def making(words: Sequence[str]) -> Iterator[None]:
-    """Build only the command that ``words`` ask for, within the block: building all
-    takes a tenth of a second.
+    """Within the block, build only the command that ``words`` begin with, the arguments after ``rankfold``.
+
+    All are built if there is no such command. Building all takes a tenth of a second.
     """
     before = app.registered_commands
     names = [each.name or get_command_name(each.callback.__name__) for each in EVERY if each.callback]

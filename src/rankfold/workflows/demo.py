@@ -53,7 +53,7 @@ from rankfold.workflows.reports.page import (
 RANK = 32
 
 CROP = 128
-"""Side in pixels of the part of a photograph that is reconstructed from components."""
+"""Largest side in pixels of the square part of a photograph that is reconstructed from components."""
 
 PICTURES = ("components.png", "reconstruction.png", "scree.png")
 
@@ -167,9 +167,7 @@ def _last_attempt(result: Result) -> dict[str, Any]:
 
 
 def _bytes(record: dict[str, Any], key: str) -> str:
-    """A recorded number of bytes as text; "not recorded" if the record was deleted or the system gives
-    none.
-    """
+    """The number of bytes under ``key`` as text; "not recorded" if the record was deleted or has none."""
     value = record.get(key)
     return "not recorded" if value is None else format_bytes(value)
 
@@ -181,7 +179,10 @@ def _seconds(record: dict[str, Any]) -> str:
 def draw_pictures(
     result: Result, photographs: Sequence[Photograph], outputs: Sequence[FileOutput]
 ) -> list[Picture]:
-    """Draw pictures of components, of photographs reconstructed from few of them, and of their variances."""
+    """Draw pictures of components, of photographs reconstructed from few of them, and of their variances.
+
+    ``outputs`` are the three files of the pictures, in this order.
+    """
     components, mean = np.asarray(result.components, np.float64), np.asarray(result.mean, np.float64)
     ratio = np.asarray(result.explained_variance_ratio, np.float64)
     errors = np.asarray(result.error_estimates, np.float64)
@@ -222,7 +223,7 @@ def draw_pictures(
 
 
 def component_tiles(components: Float64, ratio: Float64) -> list[ImageTile]:
-    """Components (k, 192) as images around mid gray, each with its ``ratio`` of the variance."""
+    """Components (k, 192) as images around mid gray, labeled with their shares ``ratio`` (k,) of variance."""
     tiny = np.finfo(np.float64).tiny
     scaled = 0.5 + 0.5 * components / np.maximum(np.abs(components).max(axis=1, keepdims=True), tiny)
     return [
@@ -234,7 +235,10 @@ def component_tiles(components: Float64, ratio: Float64) -> list[ImageTile]:
 def photograph_tiles(
     photographs: Sequence[Photograph], mean: Float64, components: Float64
 ) -> list[ImageTile]:
-    """Crops of the photographs, reconstructed from ever more components, and the originals."""
+    """Crops of the photographs, reconstructed from ever more components, and the originals.
+
+    ``mean`` (192,) and ``components`` (k, 192) are those of the patches. A row of tiles for each photograph.
+    """
     tiles = []
     for photograph in photographs:
         crop = crop_of(photograph)
@@ -247,7 +251,7 @@ def photograph_tiles(
 
 
 def crop_of(photograph: Photograph) -> Float64:
-    """Square part of a photograph that is shown: whole patches, in [0, 1]."""
+    """Square part (side, side, 3) of a photograph that is shown, of whole patches, with values in [0, 1]."""
     height, width, _ = photograph.pixels.shape
     side = min(CROP, height // SIDE * SIDE, width // SIDE * SIDE)
     top, left = min(photograph.focus[0], height - side), min(photograph.focus[1], width - side)
@@ -255,7 +259,10 @@ def crop_of(photograph: Photograph) -> Float64:
 
 
 def reconstruct(crop: Float64, mean: Float64, components: Float64) -> Float64:
-    """Project a crop on some components, patch by patch without overlap, and add the mean."""
+    """Crop (side, side, 3) whose patches, without overlap, are projected on some components.
+
+    ``mean`` (192,) is subtracted from the patches before, and added afterwards; ``components`` are (k, 192).
+    """
     count = len(crop) // SIDE
     patches = crop.reshape(count, SIDE, count, SIDE, 3).swapaxes(1, 2).reshape(-1, COLUMNS)
     near = mean + (patches - mean) @ components.T @ components
@@ -301,7 +308,7 @@ Load = Callable[[], Sequence["Photograph"]]
 SIDE = 8
 COLUMNS = SIDE * SIDE * 3
 CHUNK_ROWS = 16384
-"""Rows in a chunk; a row has 768 bytes, so that a chunk has 12 MiB."""
+"""Number of rows (patches) in a chunk; a row has 768 bytes, so that a chunk has 12 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +352,7 @@ def write_patches(
     rows_per_chunk: int = CHUNK_ROWS,
     progress: Progress | None = None,
 ) -> None:
-    """Write all patches as rows of an array, chunk by chunk; the array gets its name when complete.
+    """Write all patches as rows of a Zarr array at ``store``, which appears there when it is complete.
 
     Raises
     ------

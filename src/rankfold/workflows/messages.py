@@ -14,11 +14,11 @@ from rankfold.pipeline.text import Lines, printable
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
-"""Options of commands that have another name in a workflow file."""
+"""Text in a workflow file for options of commands that have another name there."""
 
 SAME = "memory row-axes select-rows select-columns drop-missing-columns drop-missing-rows missing-chunks"
 SAME += " scratch workers threads columns without header skip-lines layout dtype"
-"""Options that have the same name in a file, besides arguments of methods."""
+"""Options of commands that have the same name in a workflow file, besides arguments of methods."""
 
 VALUE = re.compile(
     r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|spectral|pca|DIR|time"
@@ -61,8 +61,10 @@ def in_file(message: str) -> str:
 
 
 def with_place(error: RankfoldError, name: str, stage_name: str, document: Document) -> RankfoldError:
-    """Add to an error of a stage the line of the key that it is about; errors of another file stay as they
-    are.
+    """A copy of an error of a step, whose message begins with the file, line and key that it is about.
+
+    ``name`` is that of the step, ``stage_name`` that of its stage. An error that has a place already, or is
+    about another file, is returned as it is.
     """
     message = in_file(error.message)
     if isinstance(error, Interrupted | SettingsError) or message.startswith(f"{document.path}:"):
@@ -83,7 +85,7 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:
-    """Align the columns of a table whose first row is its heading; columns in ``right`` are right-aligned."""
+    """Lines of a table with aligned columns; those whose indices, from 0, are in ``right`` align right."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

@@ -26,8 +26,8 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 SHOW_JOBS: ContextVar[Callable[[str, Mapping[str, Any]], None]] = ContextVar("SHOW_JOBS")
-"""Function that prints the jobs that a command would submit, given its name and options. Set by the command
-line, which knows all commands.
+"""Function that prints the jobs that a command would submit, given its name and the values of its options by
+name. It is set by ``cli``, which knows all commands.
 """
 
 Print = Annotated[
@@ -43,11 +43,12 @@ def command(
     shows_progress: bool = False,
     keeps_state: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a function that takes one argument for each group, followed by its own options.
+    """Decorate the function of a command, which takes the value of each group, followed by its own options.
 
-    Commands that read results, or may find their own, get ``--verify``. Those of them with a ``place`` may
-    submit jobs, and get ``--print``. Those that show progress, including these, get ``--quiet``. Those with
-    an output, or with ``keeps_state``, keep what they finished when they are stopped.
+    A group is a function of options. Commands that read results, or may find their own, get ``--verify``.
+    Those of them with a ``place`` may submit jobs, and get ``--print``. Those that show progress, including
+    these, get ``--quiet``. Those with an output, or with ``keeps_state``, keep what they finished when they
+    are stopped.
     """
     has_output = output in groups or growing_output in groups
     reads_results |= has_output
@@ -145,7 +146,7 @@ def view(
     numeric: Annotated[bool, _said("numeric", "--numeric")] = False,
     index_col: Annotated[str | None, _said("index_col", metavar="COLUMN")] = None,
 ) -> dict[str, Any]:
-    """Arguments of ``rankfold.open``, by which a source is read as a matrix."""
+    """Arguments of ``rankfold.open`` by name, from the options on how a source is read as a matrix."""
     return {
         "row_axes": row_axes,
         "select_rows": select_rows,
@@ -162,14 +163,14 @@ def view(
 
 
 def arguments(method: Method) -> Callable[..., dict[str, Any]]:
-    """Make the function whose parameters are the options for the parameters of a method."""
+    """Make a group (function of options) for the arguments of a method; it returns their values by name."""
     return _group({each.name: each for each in method.parameters()}, unsaid=False)
 
 
 def any_arguments(methods: Iterable[Method]) -> Callable[..., dict[str, Any]]:
-    """Make the function whose parameters are the options for the parameters of all methods together.
+    """Make a group (function of options) for the arguments of all methods together.
 
-    Options that are not given are left out.
+    It returns the values of those that are given, by name.
     """
     parameters: dict[str, Parameter] = {}
     for each in methods:
@@ -194,9 +195,7 @@ def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[...
 
 
 def _option_name(parameter: Parameter) -> str:
-    """Name of the Python parameter for an option; an option such as --no-rows is the
-    negation of with_rows.
-    """
+    """Name of the Python parameter for the option of an argument, such as no_rows for --no-rows."""
     return (parameter.argument.option or parameter.name).strip("-").replace("-", "_").lower()
 
 
@@ -222,8 +221,9 @@ def _option(name: str, parameter: Parameter, kind: Any, *, unsaid: bool) -> insp
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    """Value for a method: flags that turn something off are negated, and numbers given as text are
-    converted.
+    """Value of an argument of a method from the value of its option.
+
+    Flags that turn something off are negated, and numbers given as text are converted.
     """
     if value is None:
         return None
@@ -270,12 +270,12 @@ def growing_output(
     overwrite: Overwrite = False,
     grows: Annotated[str | None, _said("grows", metavar="WHAT")] = None,
 ) -> dict[str, Any]:
-    """Options of the path of the result, which may already hold that of an earlier, shorter matrix."""
+    """Options of ``output`` and ``grows``, by name: the path may hold the result of a shorter matrix."""
     return {**output(out, scratch, overwrite), "grows": grows}
 
 
 def output_of(method: Method) -> Callable[..., dict[str, Any]]:
-    """The function whose parameters are the options for the output of a method."""
+    """The group (function of options) for the output of a method: ``growing_output`` if it can grow."""
     return growing_output if method.growth else output
 
 

@@ -18,7 +18,7 @@ DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM and other systems ask a process to end."""
 
 AGAIN_SECONDS = 0.05
-"""Seconds after which a signal is sent again if the exception it raised was lost in a callback."""
+"""Seconds until a signal is sent again whose exception was lost in a callback that Python calls."""
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"
@@ -57,7 +57,10 @@ def plain(stream: TextIO) -> TextIO:
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Write a line, or ``Lines``, to stdout or stderr; newlines from outside are escaped."""
+    """Write a line, or ``Lines``, to stdout, or with ``err`` to stderr.
+
+    Newlines in a text that is not ``Lines`` are escaped.
+    """
     stream = sys.stderr if err else sys.stdout
     if stream is not None:
         stream.write(printable(text) + end)
@@ -76,7 +79,7 @@ class Stop(BaseException):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Exit code of a command that ends with an error; 1 for an error that is a fault of rankfold itself."""
+    """Exit code of a command that ends with this error; 1 for an error that is a fault of rankfold itself."""
     if isinstance(error, Stop) or _is_stale(error):
         return Interrupted.exit_code
     if isinstance(error, RankfoldError):
@@ -90,7 +93,8 @@ def exit_code_of(error: BaseException) -> int:
 def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
     """Within the block, turn errors into one message on stderr and an exit code, and signals into ``Stop``.
 
-    ``hint`` describes what a stopped command has kept; it is empty if nothing is kept.
+    With ``debug``, errors are raised instead, with their traceback. ``hint`` describes what a stopped command
+    has kept; it is empty if nothing is kept.
     """
     hint = f"; {hint}" if hint else ""
     for number in DRAINS:

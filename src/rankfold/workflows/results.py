@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def summary(result: Result, *, already_done: bool) -> Lines:
-    """Lines that a command prints at its end: the result, its quality and its cost."""
+    """Lines that a command prints at its end: the result, its quality and its cost.
+
+    ``already_done`` is True if the command has found the result finished.
+    """
     how = "already done" if already_done else "done"
     return Lines(f"{result.path}: {how}", headline(result), *took(result))
 
@@ -32,8 +35,9 @@ def headline(result: Result) -> str:
 
 
 def took(result: Result) -> list[str]:
-    """Line on the time of all attempts, and peak memory of finished ones, including intermediate results;
-    empty if not recorded.
+    """A list with one line on time and peak memory of a result, with its intermediate results, or empty.
+
+    The time is that of all attempts, the memory that of finished ones. It is empty if they are not recorded.
     """
     from rankfold.pipeline.units import format_bytes
     from rankfold.workflows.reports.history import History, preparation
@@ -56,7 +60,9 @@ def took(result: Result) -> list[str]:
 
 
 def last_attempt(out: Path) -> str | None:
-    """Start time of the last attempt at an output, from the record of its run; None if there is no output.
+    """Start time of the last attempt at the output ``out``, as text from the record of its run.
+
+    It is empty if no attempt is recorded, and None if there is no output.
 
     A command that leaves this time unchanged has found its output done; the output itself need not be read
     again.
@@ -68,7 +74,7 @@ def last_attempt(out: Path) -> str | None:
 
 
 def is_unchanged(out: Path, before: str | None, *, overwrite: bool) -> bool:
-    """True if a command left an output as it was; ``before`` is its ``last_attempt`` before the command."""
+    """True if a command left the output as it was; ``before`` is its ``last_attempt`` before the command."""
     return not overwrite and before is not None and before == last_attempt(out)
 
 

@@ -48,7 +48,7 @@ class Quality:
 
 
 OF_MATRICES_AND_OUTPUTS = (*VIEW, "out", "overwrite")
-"""Arguments on views and outputs, which functions that return a number do not take."""
+"""Names of arguments that open a matrix or name an output, which functions that return a number lack."""
 
 
 @method_function(TRUSTWORTHINESS, without=OF_MATRICES_AND_OUTPUTS)
@@ -148,7 +148,10 @@ def continuity(x: object, embedding: object, **arguments: Any) -> Quality:
 
 
 def _quality(task: Task, where: RunOptions) -> Quality:
-    """Find neighbors and rank them by one chain of tasks, and return the quality; all files are removed."""
+    """Run a chain of tasks that finds neighbors and ranks them; returns the quality, and removes all files.
+
+    Files lie in a folder under ``scratch``, or else in a temporary one.
+    """
     executor, request, scratch = executor_of(where), task.request(), where.get("scratch")
     if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")

@@ -52,8 +52,10 @@ SEEN_SECONDS = 30.0
 
 
 def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = None) -> Iterator[Finding]:
-    """Submit the job, wait for its start (``wait_seconds``, or as long as the profile
-    allows), and yield findings.
+    """Submit the job that checks a node, wait until it starts, and yield the findings.
+
+    ``folder`` is one that the node sees too. ``wait_seconds`` is the longest wait for the start; by default
+    that of the profile.
     """
     try:
         answer = _answer(profile, folder, profile.wait_seconds if wait_seconds is None else wait_seconds)
@@ -75,7 +77,10 @@ def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = 
 
 
 def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
-    """Compare a node with this machine: versions of packages, and the family of the processor."""
+    """Compare a node with this machine: versions of packages, and the family of the processor.
+
+    ``answer`` is what the node has written: see ``node.main``.
+    """
     yield Finding("node", "ok", f"{answer['host']}, which sees the working folder")
     here, there = doctor.versions(), answer["versions"]
     other = [
@@ -93,14 +98,18 @@ def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
 
 
 def probe_job(profile: Profile, where: Path) -> JobScript:
-    """The job that would check a node; its name, and that of its folder, end in a random number."""
+    """The job that would check a node, whose folder is made in ``where``.
+
+    ``RUN`` stands for the random number in the names of the job and the folder.
+    """
     script = probe_script(profile, f"{NAME}RUN", where.absolute() / f"{FOLDER}RUN")
     return whole_job("the doctor's look at a node", script)
 
 
 def probe_script(profile: Profile, name: str, folder: Path) -> str:
-    """Script of the job: it requests one core, sets up a worker's environment, and
-    runs the module ``node``.
+    """Script of the job ``name``, which runs the module ``node`` on the files in ``folder``.
+
+    It requests one core, and sets up the environment of a worker.
     """
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
     options = [
@@ -128,7 +137,10 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
 
 
 def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any]:
-    """Submit the job and return what its node reports; job and folder are removed before this returns."""
+    """Submit the job and return what its node reports, with failures of the prologue and its last output.
+
+    The job works in a new folder in ``where``; both are removed before this returns.
+    """
     name, token = f"{NAME}{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     address = address_of(profile.scheduler_interface or profile.interface)
     with _folder_for_a_while(where) as folder, socket.create_server((address, 0)) as listening:
@@ -164,7 +176,10 @@ def _folder_for_a_while(where: Path) -> Iterator[Path]:
 
 
 def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
-    """Wait until the node has written its address into the folder."""
+    """Wait until the node has written its address into the folder; ``job`` is the number of its job.
+
+    Raises ``TimeoutError`` if the job does not start within ``wait_seconds``, ``ClusterError`` if it ends.
+    """
     until, last_poll, over_since = time.monotonic() + wait_seconds, 0.0, 0.0
     while load_json(folder / NODE) is None:
         now = time.monotonic()
@@ -182,7 +197,7 @@ def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
 
 
 def describe_job(job: str) -> str:
-    """State of a job, and the reason why it waits."""
+    """State of the job with number ``job``, and the reason why it waits, in the words of SLURM."""
     return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
 
 
@@ -201,7 +216,10 @@ def _last_words(folder: Path) -> str:
 
 
 def _talk(folder: Path, listening: socket.socket, token: str) -> dict[str, Any]:
-    """Connect to the node, accept its connection, and wait for its findings."""
+    """Connect to the node and send it the token, then wait for its answer, and return that.
+
+    Meanwhile the node connects to the socket ``listening``.
+    """
     with (
         contextlib.suppress(OSError),
         socket.create_connection(tuple(load_json(folder / NODE)["address"]), CONNECT_SECONDS) as call,

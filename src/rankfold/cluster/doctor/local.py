@@ -108,7 +108,7 @@ def check_packages() -> Finding:
 
 
 def versions() -> dict[str, str]:
-    """Versions, by package, of those that matter to results and to messages between processes."""
+    """Installed versions, by name, of the packages in ``PACKAGES``; missing ones are left out."""
     return {name: version for name in PACKAGES if (version := _version(name))}
 
 
@@ -220,7 +220,10 @@ def check_compile_cache() -> Finding:
 
 
 def check_gpu(*, must_exist: bool = False) -> Finding:
-    """Check for a GPU that CuPy can compile for, allocate on and multiply with."""
+    """Check for a GPU that CuPy can compile for, allocate on and multiply with.
+
+    If there is none, the check has failed with ``must_exist``, and else counts as not made.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
     if importlib.util.find_spec("cupy") is None and not must_exist:

@@ -94,7 +94,10 @@ def check_address(interface: str | None) -> Finding:
 
 
 def check_call(address: tuple[str, int], token: str) -> Finding:
-    """Check that this node can connect to the driver (the process that submitted the job)."""
+    """Check that this node can connect to the driver (the process that submitted the job) and send the token.
+
+    ``address`` is the host and port on which the driver listens.
+    """
     where = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, CONNECT_SECONDS) as call:
@@ -106,7 +109,7 @@ def check_call(address: tuple[str, int], token: str) -> Finding:
 
 
 def check_call_back(listening: socket.socket, token: str) -> Finding:
-    """Check that the driver (the process that submitted the job) can connect to this node."""
+    """Check that the driver (the process that submitted the job) connects to here, and sends the token."""
     where = ":".join(map(str, listening.getsockname()))
     try:
         call, _ = listening.accept()
@@ -121,7 +124,7 @@ def check_call_back(listening: socket.socket, token: str) -> Finding:
 
 
 def check_scratch(scratch: str | None) -> Finding:
-    """Check the folder where a worker keeps its own small files."""
+    """Check the folder where a worker keeps its own small files: the profile's, or the default for None."""
     folder = Path(os.path.expandvars(scratch or os.environ.get("SLURM_TMPDIR", "/tmp")))
     if "$" in str(folder) or not folder.is_dir():
         return Finding("scratch", "failed", f"there is no folder {folder}", "Change scratch: in the profile")

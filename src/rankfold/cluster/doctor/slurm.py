@@ -54,7 +54,11 @@ def check_commands() -> Finding:
 
 
 def _not_configured(version: str, message: str, *, wanted: bool) -> Finding:
-    """Finding for commands that are installed where no controller answers them."""
+    """Finding for commands that are installed where no controller answers them.
+
+    ``version`` is theirs, ``message`` the error that ``scontrol`` prints. The check has failed if SLURM is
+    ``wanted``, by a profile, and else counts as not made.
+    """
     reason = (message.strip() or "scontrol show config says nothing").splitlines()[0]
     advice = "Log in where jobs are submitted, or ask the site; --cluster local needs none"
     verdict: Verdict = "failed" if wanted else "not checked"
@@ -68,7 +72,7 @@ def read_settings(text: str) -> dict[str, str]:
 
 
 def check_settings(settings: dict[str, str]) -> Finding:
-    """Check the settings that decide how a job ends, and whether it is requeued."""
+    """Check the settings, from ``read_settings``, that decide how a job ends and whether it is requeued."""
     parameters = settings.get("SlurmctldParameters", "")
     choices = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
     warns_preempted = "preempt_send_user_signal" in parameters
@@ -163,7 +167,7 @@ def _test_script(check: str, script: str, what: str, profile: Profile) -> Findin
 
 
 def requested_of_node(script: str) -> str:
-    """Cores and memory per node that the options of a job script request."""
+    """Cores and memory per node that the options of a job script request, in words for a message."""
     options = dict(re.findall(r"^#SBATCH (--[\w-]+)=(\S+)$", script, re.MULTILINE))
     counts = [options.get(name, "1") for name in ("--ntasks-per-node", "--cpus-per-task")]
     cores = math.prod(map(int, counts)) if all(map(str.isdecimal, counts)) else " x ".join(counts)
@@ -173,7 +177,7 @@ def requested_of_node(script: str) -> str:
 
 
 def kinds_of_nodes(profile: Profile) -> str:
-    """Kinds of nodes in the profile's partition, or in all, by their hardware; empty if SLURM lists none."""
+    """Nodes of the profile's partition, or of all, by hardware, in words; empty if SLURM lists none."""
     chosen = [f"--partition={profile.partition}"] * bool(profile.partition)
     answer = ask("sinfo", "-h", "-e", "-o", "%D %c %m %G", *chosen)
     kinds = dict.fromkeys(line for line in answer.stdout.splitlines() if re.fullmatch(NODES, line))

@@ -35,7 +35,7 @@ rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """Program of a run on a tiny matrix: its time is what starting and ending any run takes."""
 
 NOMINAL_START = 2.0
-"""Seconds of such a run, if they cannot be measured."""
+"""Processor seconds that are assumed for ``START_PROGRAM`` if they cannot be measured."""
 
 
 def cached_rates() -> Rates:
@@ -69,8 +69,8 @@ def measure_rates() -> Rates:
 
 
 def _start_seconds() -> float:
-    """Seconds of an interpreter that runs ``START_PROGRAM``; the better of two, since
-    the first may compile kernels.
+    """Processor seconds of an interpreter that runs ``START_PROGRAM``: the smaller of two, as the first run
+    may compile kernels.
     """
     command, best = [sys.executable, "-c", START_PROGRAM], math.inf
     for _ in range(2):

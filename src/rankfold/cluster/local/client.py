@@ -30,7 +30,7 @@ READY_ATTEMPTS = 10
 """Largest number of attempts to register the plugin on all workers, while some are lost."""
 
 READY_WAIT_SECONDS = 5.0
-"""Longest pause between two attempts; all pauses together outlast a broken connection that is restored."""
+"""Longest pause between two such attempts; all pauses together outlast a connection that is restored."""
 
 LOSS_ERRORS = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Names of Dask's errors that mean lost workers or a lost scheduler."""
@@ -90,7 +90,12 @@ class SomeClient:
 
 
 def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None) -> int:
-    """Bytes that one worker may use before Dask would pause it; a paused worker would never resume."""
+    """Working memory of one worker in bytes: ``memory``, or what Dask allows before it pauses a worker.
+
+    ``workers`` are the entries of Dask's ``scheduler_info``. Raises ``InputError`` if ``memory`` is more than
+    that, since a paused worker would never resume. Where no worker has a limit, the default is half of the
+    memory that is free here.
+    """
     limits = [worker["memory_limit"] for worker in workers if worker.get("memory_limit")]
     most = int(PAUSE_SHARE * min(limits)) - BASELINE_BYTES if limits else None
     request = None if memory is None else parse_bytes(memory)
@@ -115,9 +120,9 @@ def prepare_scheduler(
     watch: Callable[[], None],
     gpus: int = 0,
 ) -> Iterator[Client]:
-    """Prepare all workers of a Dask client for segments, also those that start later, and yield a scheduler
-    over the client.
+    """Prepare all workers of a Dask client for a run, also those that start later, and yield a scheduler.
 
+    ``kernels`` are compiled on each. ``workers`` is their number, by which they space their reports.
     ``watch`` is called a few times a second while a graph runs, and raises if the workers cannot continue. If
     workers have ``gpus``, a task holds one of them.
     """
@@ -157,6 +162,7 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
     """Register a Dask plugin on all workers, also those that start later.
 
     A worker that is lost meanwhile does not end the run: its successor gets the plugin from the scheduler.
+    After each failed attempt ``watch`` is called, which raises if the workers cannot continue.
     """
     for attempt in range(1, READY_ATTEMPTS + 1):
         try:
@@ -197,8 +203,9 @@ class Client:
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """Compute the graph of ``root`` on the workers; its tasks limit their
-        ``concurrency`` within each worker.
+        """Compute the graph of ``root`` on the workers, and return its value: see ``Scheduler.compute``.
+
+        ``concurrency`` is not used here: tasks that were made with it wait for each other within a worker.
         """
         self._require_resources()
         resources = dict(self.resources) or None
@@ -234,7 +241,10 @@ class Client:
                 )
 
     def _end(self, future: Any, stop: Callable[[], bool]) -> None:
-        """Cancel the graph, and wait until no segment is left on workers that still answer."""
+        """Cancel the graph, and wait until ``stop`` returns True on all workers that still answer.
+
+        It does when no segment is left there.
+        """
         with contextlib.suppress(Exception):  # the error that led here is the one to report
             future.cancel()
             while False in self.client.run(stop, on_error="return").values():

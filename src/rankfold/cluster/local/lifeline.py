@@ -30,7 +30,7 @@ GRACE_SECONDS = 1.0
 
 
 def main(folder: str, module: str, *arguments: str) -> None:
-    """Run a module as ``python -m`` does, and end it when the parent process ends."""
+    """Run a module as ``python -m`` does; when the parent process ends, remove ``folder`` and end too."""
     watch = threading.Thread(target=_watch, args=(os.getppid(), Path(folder)), name="rankfold-lifeline")
     watch.daemon = True
     watch.start()
@@ -39,7 +39,7 @@ def main(folder: str, module: str, *arguments: str) -> None:
 
 
 def _watch(parent: int, folder: Path) -> None:
-    """Wait until the parent process ends, then end this process and remove the folder."""
+    """Wait until the process with the id ``parent`` ends, then remove the folder and end this process."""
     while os.getppid() == parent:
         if select.select([0], [], [], POLL_SECONDS)[0] and not os.read(0, 1):
             break

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("rankfold")
 START_SECONDS = 120.0
 REGISTER_SECONDS = 60.0
-"""Seconds within which a process must register. One that takes longer is stopped or hung; its successor has
-the rest of ``START_SECONDS``.
+"""Seconds within which a process must register. One that takes longer counts as stopped or hung, and is
+replaced; its successor has the rest of ``START_SECONDS``.
 """
 POLL_SECONDS = 1.0
 
@@ -166,7 +166,7 @@ class Processes:
                     yield scheduler
 
     def _devices(self) -> tuple[str, ...]:
-        """One GPU for each worker, if workers compute on GPUs; raises if there are too few."""
+        """Names of the GPUs of the workers, one for each; empty on the CPU. Raises if there are too few."""
         if not self.budget.gpus:
             return ()
         devices = visible_devices()
@@ -191,8 +191,8 @@ def visible_devices() -> tuple[str, ...]:
 def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Path]:
     """Apply the settings of a scheduler in this process; yield a folder that is removed when the block ends.
 
-    The folder takes the files that Dask would otherwise write next to its temporary files, or into the
-    working directory where there is no place for those.
+    ``more`` are further settings of Dask, by name. The folder takes the files that Dask would otherwise write
+    next to its temporary files, or into the working directory where there is no place for those.
     """
     import dask
 
@@ -240,7 +240,7 @@ def announce_dashboard(cluster: SpecCluster) -> None:
 
 
 def _find_ended(workers: dict[Any, Any], names: set[Any]) -> dict[Any, str]:
-    """Reason why each process that has ended did so, by worker; a ``watchdog.FindEnded``."""
+    """Reasons why processes have ended, by name of the worker; a ``watchdog.FindEnded``."""
     return {name: worker.last_words() for name, worker in workers.items() if worker.has_ended}
 
 
@@ -263,8 +263,24 @@ GRACE_SECONDS = 10.0
 
 
 class WorkerProcess(ProcessInterface):
-    """A worker process in a session of its own, so that Ctrl-C reaches the driver (the
-    calling process) alone.
+    """A worker process in a session of its own, so that Ctrl-C reaches only the driver, the calling process.
+
+    Parameters
+    ----------
+    scheduler
+        Address of the Dask scheduler.
+    name
+        Name of the worker: its number, from 0, or that of the worker that it succeeds, ``+`` and a number.
+    threads
+        Tasks that it runs at once.
+    local, logs
+        Folders for its own files, removed if this process ends, and for its log.
+    settings
+        Its environment variables, all of them.
+    devices
+        Names of the GPUs of all workers, by their numbers; empty on the CPU.
+    certificates
+        Options of Dask's worker that name its TLS files.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def report_seconds(workers: int) -> float:
 
 
 class Reports:
-    """Sends the progress reports of one worker."""
+    """Sends the progress reports of one worker, ``seconds`` apart."""
 
     def __init__(self, worker: Worker, seconds: float) -> None:
         self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
@@ -69,8 +69,9 @@ class Reports:
 
 @contextlib.contextmanager
 def take_reports(client: Any, name: str) -> Iterator[None]:
-    """Record the progress that the workers of a client report during the block;
-    ``name`` is the name of the run.
+    """Record the progress that the workers of a client report during the block.
+
+    ``name`` is that of the plugin, if the scheduler is in this process and takes one.
     """
     scheduler = getattr(client.cluster, "scheduler", None)
     if isinstance(scheduler, Scheduler):

@@ -103,7 +103,10 @@ class Threads:
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """Compute a graph on a pool of ``concurrency`` threads, calling ``watch`` meanwhile."""
+        """Compute the graph of ``root`` on ``concurrency`` threads, and return its value.
+
+        ``watch`` is called meanwhile, and ``stop`` after an error: see ``Scheduler.compute``.
+        """
         # A sweep's plan allows for memory that the caller holds, not for memory that its algebra has freed.
         return_freed_memory()
         pools = self.pools or _Pools()

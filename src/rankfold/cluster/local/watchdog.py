@@ -21,22 +21,23 @@ from rankfold.pipeline.storage.journal import Journal
 LOG = logging.getLogger("rankfold")
 
 LOST_SECONDS = 120.0
-"""Seconds after which a registered worker without connection counts as gone, whatever its job."""
+"""Seconds after which a worker that has lost its connection counts as gone, whatever the state of its job."""
 
 LONGEST_WAIT = 300.0
 """Longest time, in seconds, between two attempts to start workers that do not start, while others work."""
 
 FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
-"""Function of the workers by name, and of the names that the scheduler knows; returns
-why each ended worker ended.
+"""Function of the workers' jobs or processes by name, and of the names that the scheduler knows; returns, by
+name, why workers have ended.
 """
 
 
 class Watchdog:
     """Thread that keeps ``count`` workers in a ``SpecCluster`` of Dask, by replacing those that end.
 
-    A worker that has not registered ``register_seconds`` after its start counts as gone: jobs may wait in a
-    queue for any time, processes may not.
+    It calls ``find_ended`` at intervals of ``every_seconds``. A worker that has not registered
+    ``register_seconds`` after its start counts as gone: jobs may wait in a queue for any time, processes may
+    not. Losses are noted in the journal.
     """
 
     def __init__(
@@ -80,14 +81,12 @@ class Watchdog:
         return len(self._cluster.scheduler_info["workers"])
 
     def add_successor(self, name: Any) -> None:
-        """Start a successor of a worker that continues for now; it is not replaced again when it has
-        ended.
-        """
+        """Start a successor of the worker ``name``, which continues for now and gets no other at its end."""
         self._with_successor.add(name)
         self._cluster.loop.add_callback(self._add, name)
 
     def let_go(self, name: Any) -> None:
-        """Remove a worker that has left its work to others."""
+        """Remove the worker ``name``, which has left its work to others, and note that in the journal."""
         self._journal.note("handed over", worker=str(name))
         self._cluster.loop.add_callback(self._renew, [name])
 
@@ -126,7 +125,7 @@ class Watchdog:
     def _find_silent(self, workers: dict[Any, Any], now: float) -> dict[Any, str]:
         """Workers that have lost their connection though their end is not known (stopped, cut off, hung).
 
-        Returns the reason of each by name.
+        ``workers`` are all, by name, and ``now`` is ``time.monotonic()``. Returns reasons by name.
         """
         self._first_asked = {name: self._first_asked.get(name, now) for name in workers}
         silent = {}

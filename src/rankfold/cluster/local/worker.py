@@ -26,6 +26,8 @@ class RankfoldWorker(WorkerPlugin):
 
     When a worker ends by a signal that leaves it time, its segments (units of work) finish the rows that they
     hold and leave a checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
+    ``name`` is that of the plugin, ``marks`` are as for ``unseen_folder``, and ``workers`` is the number of
+    workers.
     """
 
     def __init__(

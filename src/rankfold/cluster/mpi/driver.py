@@ -17,8 +17,9 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def run_command(words: Sequence[str], folder: Path, workers: int) -> int:
-    """Run a command of rankfold on ``workers`` workers, which wait for it at a
-    folder; returns its exit code.
+    """Run a command of rankfold on ``workers`` workers, and return its exit code.
+
+    ``words`` are the command and its arguments; ``folder`` is the rendezvous at which the workers wait.
     """
     command = [sys.executable, "-m", "rankfold", *words, "--cluster", "mpi"]
     environment = {**os.environ, RENDEZVOUS: f"{workers}:{folder}"}

@@ -18,7 +18,10 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class MpiStep:
-    """Workers in the other processes of a launch, which end with their scheduler; a ``Step``."""
+    """Workers in the other processes of a launch, which end with their scheduler; a ``Step``.
+
+    ``logs`` and ``rendezvous`` are folders, ``workers`` is the number of workers to start.
+    """
 
     def __init__(self, logs: Path, rendezvous: Path, workers: int) -> None:
         self.logs, self.output, self.any_worker_came = logs, "", False
@@ -46,7 +49,10 @@ class MpiProcesses(Allocation):
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
-        """The other processes of the launch that this command runs in, as a place of execution."""
+        """The other processes of the launch that this command runs in, at most ``workers`` of them.
+
+        ``threads`` and ``memory`` are those of each; ``memory`` must be given.
+        """
         count, _, folder = os.environ.get(RENDEZVOUS, "").partition(":")
         if not folder:
             raise InputError(

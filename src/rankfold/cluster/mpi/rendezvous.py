@@ -45,7 +45,10 @@ JOB_NUMBERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
 def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
-    """Folder of a launch, which each process derives from the job and the command that they share."""
+    """Path of the rendezvous folder of a launch, in ``where``, a folder that all its processes see.
+
+    Each process derives it from the number of the job and from ``words``, the command, which they share.
+    """
     launch = [os.environ.get(name, "") for name in JOB_NUMBERS]
     digest = hashlib.blake2b("\0".join([*launch, *words]).encode(), digest_size=6).hexdigest()
     return where.absolute() / f".rankfold-mpi-{digest}"
@@ -70,18 +73,22 @@ class Call:
 def call_workers(
     folder: Path, command: Sequence[str], settings: Mapping[str, str], *, logs: Path, workers: int
 ) -> None:
-    """Ask the other processes to start ``workers`` workers, one each."""
+    """Ask the other processes to start ``workers`` workers, one each, by a file in the rendezvous folder.
+
+    ``command`` is the command line of a worker, ``settings`` are environment variables that it gets in
+    addition, and ``logs`` is the folder for its log.
+    """
     call = Call(uuid.uuid4().hex, [*command], {**settings}, str(logs), workers)
     save_json(folder / CALL, asdict(call), durable=False)
 
 
 def end_call(folder: Path) -> None:
-    """Withdraw the request, so that the workers end."""
+    """Withdraw the request for workers in the rendezvous folder, so that the workers end."""
     remove(folder / CALL)
 
 
 def read_call(folder: Path) -> Call | None:
-    """The current request for workers; None if there is none."""
+    """The current request for workers in the rendezvous folder; None if there is none."""
     facts = load_json(folder / CALL, dict)
     return Call(**facts) if facts else None
 
@@ -108,7 +115,11 @@ def require_own(folder: Path) -> None:
 
 @contextlib.contextmanager
 def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
-    """Keep the folder alive within the block; remove it afterwards, once all ``others`` have seen it."""
+    """Make the rendezvous folder, and change its ``beat.json`` all the time within the block.
+
+    It is removed afterwards, when all other processes, ``others`` in number, have seen it, or at the latest
+    after ``LATE_SECONDS``.
+    """
     remove(folder)
     folder.mkdir(mode=0o700)
     stop = threading.Event()

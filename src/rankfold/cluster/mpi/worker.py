@@ -38,6 +38,8 @@ AGAIN_SECONDS = 5.0
 def serve(folder: Path, number: int) -> None:
     """Run a worker whenever the first process asks for one; returns when that process has ended.
 
+    ``folder`` is the rendezvous, ``number`` that of this process, from 1.
+
     Raises
     ------
     ClusterError
@@ -59,9 +61,7 @@ def serve(folder: Path, number: int) -> None:
 
 
 def _calls(folder: Path, number: int) -> Iterator[Call | None]:
-    """Yield the current request for workers (None if there is none) twice a second,
-    until the folder is gone.
-    """
+    """Yield the current request for workers, or None, twice a second, until the rendezvous folder is gone."""
     seen, since, alive = read_beat(folder), time.monotonic(), False
     while True:
         beat = read_beat(folder)

@@ -21,7 +21,7 @@ COMMANDS: tuple[str, ...] = ("bsub", "bjobs", "bkill")
 
 STATES = {"PEND": "pending", "WAIT": "pending", "PROV": "pending", "RUN": "running", "PSUSP": "held"}
 STATES |= {"USUSP": "suspended", "SSUSP": "suspended", "UNKWN": "running"}
-"""Our words for states of LSF; DONE, EXIT and ZOMBI are left out, as such jobs have ended."""
+"""Values of ``QueuedJob.state`` by states of LSF; DONE, EXIT and ZOMBI are left out: such jobs have ended."""
 
 COLUMNS = "jobid stat time_left exec_host job_name delimiter='|'"
 NO_JOBS = r"is not found|no unfinished job"

@@ -23,7 +23,7 @@ COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qselect", "qdel")
 
 STATES = {"Q": "pending", "W": "pending", "H": "held", "R": "running", "B": "running", "S": "suspended"}
 STATES |= {"U": "suspended", "T": "pending", "E": "completing"}
-"""Our words for states of PBS; F, X and C are left out, as such jobs have ended."""
+"""Values of ``QueuedJob.state`` by states of PBS; F, X and C are left out, as such jobs have ended."""
 
 
 def check_profile(profile: Profile) -> None:
@@ -92,7 +92,10 @@ def parse_jobs(text: str, now: float) -> list[QueuedJob]:
 
 
 def _seconds_left(facts: dict[str, str], now: float) -> float | None:
-    """Seconds until the time limit of a running job; None if it has none."""
+    """Seconds until the time limit of a running job; None if it has none.
+
+    ``facts`` are its fields in ``qstat -f``, and ``now`` is in seconds of the epoch.
+    """
     if "Resource_List.walltime" not in facts:
         return None
     limit = walltime_seconds(facts["Resource_List.walltime"])

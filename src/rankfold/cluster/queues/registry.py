@@ -60,7 +60,7 @@ def scheduler_of(name: str) -> str:
 
 
 def require_slurm(profile: Profile, what: str) -> None:
-    """Raise if a profile is for another system; ``what`` names the request for the message."""
+    """Raise if a profile is for another system; ``what`` says in the message what was asked for."""
     if profile.scheduler != "slurm":
         title = queue_system(profile.scheduler).TITLE
         raise InputError(

@@ -70,7 +70,7 @@ class QueueSystem(Protocol):
         """Raise if a profile has a setting for which the queue system has no common option."""
 
     def job_options(self, job: WorkerJob) -> dict[str, Any]:
-        """Options of the class of dask-jobqueue, in addition to those that all its classes have."""
+        """Options of the system's class in dask-jobqueue, besides those that its classes have in common."""
 
     def prologue(self, job: WorkerJob) -> list[str]:
         """Lines of the job script before those of the profile."""
@@ -98,7 +98,10 @@ class ListedStates:
         self._seen: set[str] = set()
 
     def __call__(self) -> dict[str, tuple[str, float | None]] | None:
-        """State and seconds left of each job; None if the system does not answer: see ``queue.AskStates``."""
+        """State and seconds left (None if unknown) of each job, by number; None if the system is silent.
+
+        A job that is no longer listed has the state ``ENDED``. See ``queue.AskStates``.
+        """
         jobs = self._system.list_jobs()
         if jobs is None:
             return None
@@ -122,7 +125,7 @@ def open_logs(job: WorkerJob, number: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Format seconds as hours, minutes and seconds.
+    """Format seconds as H:MM:SS; negative ones as 0.
 
     >>> clock(90061)
     '25:01:01'

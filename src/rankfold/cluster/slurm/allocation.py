@@ -57,13 +57,18 @@ class Step(Protocol):
     """Protocol of a context manager that starts the workers, and ends them when its block ends."""
 
     logs: Path
+    """Folder of the logs."""
+
     output: str
     """Path of the log of each worker, if the command of the step sets it; else empty."""
 
     any_worker_came: bool
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the workers with additional environment variables; they register by themselves."""
+        """Start the workers by a command line; they register by themselves.
+
+        ``settings`` are environment variables that they get in addition.
+        """
 
     def check(self) -> None:
         """Raise if the workers have ended while they are still needed."""
@@ -93,7 +98,11 @@ class Allocation:
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
-        """Place of execution made of the nodes of the SLURM job in which this process runs."""
+        """Place of execution made of the nodes of the SLURM job in which this process runs.
+
+        There are at most ``workers`` workers, each with ``threads`` and ``memory``. By default there are as
+        many on each node as the job has tasks, and they share its cores and its memory.
+        """
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
             raise InputError(
@@ -169,7 +178,11 @@ class Allocation:
         return SrunStep(logs, f"{self.job}-{self.attempt}")
 
     def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
-        """Command line that starts all workers, by ``srun``."""
+        """Command line that starts all workers, by ``srun``.
+
+        ``scheduler`` is the address of the scheduler, ``output`` the path pattern of the logs, and
+        ``options`` are further options of Dask's worker.
+        """
         profile, workers = self.profile, self.budget.workers
         step = [
             *("srun", "--overlap", "--job-name=rankfold-workers", "--kill-on-bad-exit=0", "--wait=0"),
@@ -182,7 +195,7 @@ class Allocation:
         return [*step, *self._worker(scheduler, options)]
 
     def _worker(self, scheduler: str, options: list[str]) -> list[str]:
-        """Command line of one worker."""
+        """Command line of one worker: ``scheduler`` is an address, ``options`` are those of Dask's worker."""
         profile = self.profile
         worker = [
             *(profile.python or sys.executable, "-m", "rankfold.cluster.slurm.node_worker", scheduler),
@@ -215,16 +228,18 @@ class Allocation:
 
 
 def node_bytes(working: int, per_node: int) -> int:
-    """Bytes that a node needs for its workers, and for the driver on the first node,
-    which may take as much as a worker.
+    """Bytes that a node needs for ``per_node`` workers, and on the first node for the driver as well.
 
-    ``working`` is the working memory of a worker in bytes.
+    ``working`` is the working memory of a worker in bytes; the driver may take as much.
     """
     return per_node * job_bytes(working) + math.ceil((working + BASELINE_BYTES) * MARGIN)
 
 
 def _working(memory: str | int | None, per_node: int) -> int:
-    """Working memory of a worker in bytes: as requested if the nodes have it, else all that they have."""
+    """Working memory of each of ``per_node`` workers in bytes: ``memory``, or by default all that nodes have.
+
+    Raises ``InputError`` if the nodes of the job have less than ``memory``.
+    """
     megabytes = _number("SLURM_MEM_PER_NODE")
     if megabytes is None and (each := _number("SLURM_MEM_PER_CPU")):
         megabytes = each * (_number("SLURM_CPUS_ON_NODE") or 1)
@@ -245,9 +260,7 @@ def _working(memory: str | int | None, per_node: int) -> int:
 
 
 def _number(*names: str) -> int | None:
-    """Value of the first of these environment variables that SLURM has set to a
-    number above 0; None without.
-    """
+    """Number at the beginning of the first of these environment variables that has one above 0; or None."""
     for name in names:
         match = re.match(r"\d+", os.environ.get(name, ""))
         if match and int(match[0]):
@@ -262,8 +275,9 @@ KILL_SECONDS = 10.0
 
 
 class SrunStep:
-    """Workers that one ``srun`` starts, and that are ended when the block ends,
-    whatever they do; a ``Step``.
+    """Workers that one ``srun`` starts, and that are ended when the block ends, whatever they do; a ``Step``.
+
+    ``logs`` is the folder for logs, and ``tag`` a part of their names, unique to this start of the job.
     """
 
     def __init__(self, logs: Path, tag: str) -> None:
@@ -280,7 +294,10 @@ class SrunStep:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the tasks with additional environment variables; they register by themselves."""
+        """Start the tasks by the command line ``command``, of ``srun``; they register by themselves.
+
+        ``settings`` are environment variables that they get in addition.
+        """
         with open_regular(self._log, "wb") as log:
             # In its own session: Ctrl-C is for the driver, which lets segments end first.
             self._process = subprocess.Popen(

@@ -42,9 +42,7 @@ def _gate() -> asyncio.Semaphore:
 
 
 class WorkerJob(AnyJob):
-    """A worker job that stores the reason if it could not be submitted, so that the
-    other jobs still start.
-    """
+    """A worker job. If it cannot be submitted, ``refusal`` says why, and the other jobs still start."""
 
     refusal = ""
 
@@ -122,12 +120,15 @@ WORKER: dict[str, Any] = {
 
 
 def make_cluster(scheduler: str, **options: Any) -> Cluster:
-    """A cluster without jobs yet, for the queue system ``scheduler``."""
+    """A cluster without jobs yet, for the queue system ``scheduler``, with options of dask-jobqueue."""
     return Cluster(n_workers=0, job_cls=JOBS[scheduler], **WORKER, **options)
 
 
 def worker_script(scheduler: str, address: str, name: str = "dummy-name", **options: Any) -> str:
-    """Script of a worker's job, as a cluster whose scheduler has that ``address`` would submit it."""
+    """Script of the job of the worker ``name``, as a cluster whose scheduler has this ``address`` submits it.
+
+    ``scheduler`` is the queue system, and ``options`` are those of dask-jobqueue.
+    """
     return str(JOBS[scheduler](address, name, **WORKER, **options).job_script())
 
 

@@ -73,8 +73,9 @@ class WorkerJobs:
     def of(
         cls, profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
     ) -> WorkerJobs:
-        """Jobs with the settings of a profile; their working memory is ``memory``, or
-        follows from the profile's.
+        """Jobs with the settings of a profile; ``workers`` and ``threads``, if given, replace its own.
+
+        ``memory`` is the working memory of a worker; by default it follows from the profile's for a job.
         """
         queue_system(profile.scheduler).check_profile(profile)
         if memory is not None:
@@ -165,7 +166,7 @@ class WorkerJobs:
                     yield scheduler
 
     def script(self, what: str, folder: Path) -> JobScript:
-        """Script of the jobs for a run in a folder, which may be missing.
+        """Script of the jobs for a run in ``folder``, which need not exist; ``what`` is their purpose.
 
         Words in capitals replace what is known only when the run begins: the number of the run, the address
         of the driver.
@@ -183,7 +184,11 @@ class WorkerJobs:
         return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.CRITICAL}
 
     def job_options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
-        """Options from which dask-jobqueue writes the script of a job."""
+        """Options from which dask-jobqueue writes the script of a job.
+
+        ``name`` is that of all jobs, ``folder`` that of the run, and ``certificates`` are options of Dask's
+        worker that name its TLS files.
+        """
         profile, system = self.profile, queue_system(self.profile.scheduler)
         memory_bytes = job_bytes(self.budget.memory_bytes)
         job = WorkerJob(
@@ -255,8 +260,9 @@ def await_workers(
 
 
 def job_bytes(working: int) -> int:
-    """Bytes to request for a job: working memory, baseline of a process, Dask's
-    nanny process, and a margin.
+    """Bytes to request for a job with one worker, whose working memory is ``working`` bytes.
+
+    They include the baseline of a process, Dask's nanny process, and a margin.
     """
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
@@ -290,8 +296,8 @@ HAND_OVER_POLL = 0.1
 """Seconds between checks while segments leave their checkpoints."""
 
 LAST_SECONDS = 120.0
-"""Seconds before a worker's end when it hands over even without a successor; half the
-margin if that is shorter.
+"""Seconds before the end of its job at which a worker hands over even without a successor; or half of
+``margin_seconds``, if that is shorter.
 """
 
 END_SECONDS = 10.0
@@ -299,8 +305,10 @@ END_SECONDS = 10.0
 
 
 class Rolling:
-    """Replaces the workers of a watchdog (``watchdog.Watchdog``) before their jobs
-    reach their time limits.
+    """Replaces the workers of a watchdog (``watchdog.Watchdog``) before their jobs reach their time limits.
+
+    ``remaining_seconds`` is a function of a worker's name. A worker is replaced when it has at most
+    ``margin_seconds`` left, which is checked at intervals of ``every_seconds``.
     """
 
     def __init__(
@@ -378,7 +386,11 @@ class Rolling:
             )
 
     def _close(self, draining: dict[Any, str], remaining_seconds: dict[Any, float]) -> None:
-        """Close the workers that have no segment left, or no time to wait until theirs have ended."""
+        """Close those workers that have no segment left, or no time to wait until theirs have ended.
+
+        ``draining`` has the addresses of workers that hand over, by name; so has ``remaining_seconds`` the
+        seconds that they have left.
+        """
         from rankfold.cluster.local.worker import hand_over
 
         busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")

@@ -36,14 +36,17 @@ SETTLE_SECONDS = 1.0
 
 
 def read_note(folder: Path) -> list[str]:
-    """Names of jobs of a run that may be left in the queue."""
+    """Names of jobs that may be left in the queue, from the note in ``folder``, that of a run."""
     note = load_json(folder / NOTE, dict) or {}
     names = note.get("names")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
-    """Remove the note of jobs that have ended, unless it now lists others, of a driver that started since."""
+    """Remove the note in the folder of a run if it lists exactly these names of jobs, which have ended.
+
+    Other names are those of a driver that started since.
+    """
     if set(read_note(folder)) == {*names}:
         remove(folder / NOTE)
 
@@ -52,7 +55,8 @@ def forget(folder: Path, names: Collection[str]) -> None:
 def no_job_left(name: str, folder: Path) -> Iterator[None]:
     """Cancel every job of a name when the block ends, even if this process is killed before.
 
-    Jobs that an earlier driver has left behind are canceled first: their scheduler is gone.
+    The name is noted in ``folder``, that of the run. Jobs that an earlier driver has left behind are canceled
+    first: their scheduler is gone.
     """
     earlier = [old for old in read_note(folder) if _cancel(old).returncode]
     save_json(folder / NOTE, {"names": [*earlier, name]})

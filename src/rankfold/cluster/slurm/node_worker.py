@@ -17,7 +17,10 @@ MODULE = "distributed.cli.dask_worker"
 
 
 def bound_options(scheduler: str, options: Sequence[str]) -> list[str]:
-    """Options of Dask's worker that bind it and its dashboard to one address."""
+    """Further options of Dask's worker that bind it and its dashboard to one address.
+
+    ``scheduler`` is the address of the scheduler, ``options`` are those that the worker has already.
+    """
     from distributed.comm.addressing import get_address_host
     from distributed.utils import get_ip, get_ip_interface
 
@@ -29,7 +32,7 @@ def bound_options(scheduler: str, options: Sequence[str]) -> list[str]:
 
 
 def main(scheduler: str, *options: str) -> None:
-    """Run Dask's worker with additional options."""
+    """Run Dask's worker with these options and those of ``bound_options``; ``scheduler`` is an address."""
     sys.argv = [MODULE, scheduler, *options, *bound_options(scheduler, options)]
     runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
 

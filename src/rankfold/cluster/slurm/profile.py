@@ -182,8 +182,9 @@ class Profile(BaseModel):
         return walltime_seconds(self.wait)
 
     def threads_for(self, threads: int | None, cores: int) -> int:
-        """Number of segments (units of work) that a worker runs at once: one on each of
-        its GPUs, or one on each core.
+        """Number of segments (units of work) that a worker runs at once: ``threads``, if that is given.
+
+        By default it is one on each GPU of the worker, or without GPUs one on each of its ``cores``.
         """
         if self.gpus and (threads or 0) > self.gpus:
             raise InputError(

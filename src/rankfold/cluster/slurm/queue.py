@@ -63,7 +63,10 @@ None; None if the queue does not answer.
 
 
 class Jobs:
-    """Finds which worker jobs of a run have ended, and how long the others have left."""
+    """Finds which worker jobs of a run have ended, and how long the others have left.
+
+    ``logs`` is the folder of their logs, ``walltime`` the time limit of each.
+    """
 
     def __init__(self, logs: Path, walltime: str, ask_states: AskStates) -> None:
         self._logs, self._walltime, self._ask_states = logs, walltime_seconds(walltime), ask_states
@@ -71,7 +74,10 @@ class Jobs:
         self._ends: dict[str, float] = {}
 
     def __call__(self, jobs: dict[Any, Any], registered_names: set[Any]) -> dict[Any, str]:
-        """Reason for each job that has ended, by worker name: see ``watchdog.FindEnded``."""
+        """Reason for each job that has ended or was refused, by name of the worker: a ``watchdog.FindEnded``.
+
+        ``jobs`` are all worker jobs (of ``jobqueue``) by name of the worker.
+        """
         reasons = {name: job.refusal for name, job in jobs.items() if job.refusal}
         ids = {job.job_id: name for name, job in jobs.items() if job.job_id and not job.refusal}
         if not ids:
@@ -92,7 +98,7 @@ class Jobs:
         return reasons
 
     def seconds_left(self, job_id: str) -> float:
-        """Seconds until a job reaches its time limit; infinite for one that has not begun."""
+        """Seconds until the job with this number reaches its time limit; infinite if it has not begun."""
         return self._ends.get(job_id, float("inf")) - time.monotonic()
 
     def _guess_state(self, job_id: str, *, is_registered: bool) -> str:
@@ -179,7 +185,10 @@ def time_left(text: str) -> float:
 
 
 def require_commands(profile: str, *commands: str, of: str = "SLURM") -> None:
-    """Raise if a command of SLURM, or of the profile's other queue system, is missing."""
+    """Raise if one of the commands of a queue system is missing here.
+
+    ``profile`` is the name of a profile, and ``of`` that of the queue system, for the message.
+    """
     for command in commands:
         if shutil.which(command) is None:
             raise ClusterError(

@@ -37,7 +37,7 @@ def log_pattern(folder: Path, name: str) -> str:
 def require_one_line(text: str, what: str) -> str:
     """Return the text; raise if it holds the end of a line, or another control character.
 
-    Such a text could add lines to a job script.
+    Such a text could add lines to a job script. ``what`` says in the message what the text is.
     """
     if match := re.search(r"[\x00-\x1f\x7f]", text):
         raise ClusterError(f"{what} {text!r} holds {match[0]!r}, which no job script may. Rename it")

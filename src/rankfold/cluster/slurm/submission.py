@@ -28,8 +28,8 @@ PREFIX = "rankfold-"
 """Prefix of the names of all jobs."""
 
 UNKNOWN_BYTES = 2**40
-"""Memory to plan with if a profile leaves the memory of a node to the site. The job
-itself then finds what doesnot fit.
+"""Memory of a worker to plan with, in bytes, if a profile leaves the memory of a node to the site. The job
+itself then finds what does not fit.
 """
 
 SCRIPT = """\
@@ -106,7 +106,10 @@ def directives(profile: Profile, *, name: str, log: str) -> list[str]:
 def allocation_of(
     profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
 ) -> Allocation:
-    """Place of execution made of the nodes that such a job will have, to plan for before it exists."""
+    """Nodes that a job of ``job_script`` will have, as a place of execution to plan for before it exists.
+
+    There are at most ``workers`` workers, each with ``threads`` and ``memory``; by default the profile's.
+    """
     require_slurm(profile, "rankfold submit")
     per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
     most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES
@@ -125,12 +128,15 @@ def allocation_of(
 
 
 def log_name(name: str, job: str = "%j") -> str:
-    """Name of a job's log, shared by all its starts, in the folder from which it was submitted."""
+    """File name of a job's log, which all its starts share, by the job's name and number.
+
+    By default ``job`` is what SLURM replaces by the number.
+    """
     return f"{PREFIX}{name}-{job}.log"
 
 
 def whole_job(what: str, script: str) -> JobScript:
-    """A job as ``submit`` would submit it."""
+    """A job with this script, as ``submit`` would submit it; ``what`` is its purpose in words."""
     return JobScript(what, script, "sbatch SCRIPT")
 
 
@@ -160,5 +166,8 @@ def submit(script: str, profile: Profile, name: str) -> str:
 
 
 def _node_megabytes(profile: Profile) -> int:
-    """Megabytes for all workers of a node, and for the driver, which shares the first node with them."""
+    """Mebibytes to request for a node: for its workers, and for the driver on the first node.
+
+    0 if the profile does not say what a worker takes.
+    """
     return (profile.workers_per_node + 1) * (profile.memory or 0) // 2**20

@@ -220,7 +220,7 @@ class DiffusionMap(Embedding):
 
 
 def _mean_of_both(indices: Any) -> Any:
-    """Mean of the graph of neighbor lists (m, k) and its transpose: CSR weights of 1/2 and 1."""
+    """Mean of the 0/1 graph of neighbors ``indices`` (m, k) and its transpose: (m, m) CSR of 1/2 and 1."""
     rows, k = indices.shape
     parts = (np.ones(rows * k), indices.ravel(), np.arange(0, rows * k + 1, k))
     lists = scipy.sparse.csr_array(parts, shape=(rows, rows))

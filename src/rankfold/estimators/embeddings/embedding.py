@@ -21,7 +21,7 @@ METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
 """Metrics whose values are distances."""
 
 STARTS = INITS[:-1]
-"""Names of first positions of samples."""
+"""Names that the parameter ``init``, for the first positions of samples, takes."""
 
 
 class Embedding(BaseEstimator):  # type: ignore[misc]
@@ -34,7 +34,7 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows and return their positions; ``y`` is ignored."""
+        """Embed samples in rows and return their positions (m, n_components); ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def _require_start(self) -> None:
@@ -46,7 +46,7 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
             )
 
     def _lists_of_new(self, X: Any, k: int, seed: int) -> StoredLists:
-        """Up to k nearest neighbors of new samples among the fitted samples."""
+        """At most k nearest neighbors of new samples X among the fitted ones; ``seed`` is that of the fit."""
         if self.metric == PRECOMPUTED:
             raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
         dtype = None if self.metric in SET_NAMES else "numeric"
@@ -61,7 +61,10 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
 
 
 def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:
-    """Result of ``rankfold.fuzzy_graph`` for samples, with the parameters of an estimator."""
+    """Result of ``rankfold.fuzzy_graph`` for checked samples X, with the parameters of an estimator.
+
+    ``targets`` are further arguments of ``rankfold.fuzzy_graph``, such as ``radii``.
+    """
     k = min(estimator.n_neighbors, X.shape[0]) - 1
     for name, most in (("n_neighbors", X.shape[0]), ("local_connectivity", k)):
         value = getattr(estimator, name)
@@ -97,10 +100,11 @@ def _require_distances(X: Any) -> None:
 
 
 def first_positions(estimator: Any, X: Any, seed: int) -> Any:
-    """First positions of samples: a name, an array given by the caller, or principal component scores.
+    """Value of the argument ``init`` of ``rankfold.umap`` or ``tsne`` for an estimator and its samples X.
 
-    Samples too few for eigenvectors begin at components. Dimensions that samples do not have are 0; noise
-    that keeps equal positions apart is added later.
+    A name, an array given by the caller, or (m, n_components) principal component scores. Samples too few for
+    eigenvectors begin at components. Dimensions that samples do not have are 0; noise that keeps equal
+    positions apart is added later.
     """
     rows, columns = X.shape
     if not isinstance(estimator.init, str):

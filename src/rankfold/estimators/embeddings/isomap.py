@@ -166,7 +166,7 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        """Embed samples in rows and return their positions; ``y`` is ignored."""
+        """Embed samples in rows and return their positions (m, n_components); ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def transform(self, X: Any) -> Any:
@@ -226,14 +226,14 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         )
 
     def _lists(self, samples: Any) -> rankfold.Result:
-        """Neighbors of samples on disk, by number or radius."""
+        """Result of ``rankfold.knn`` or ``radius_neighbors`` for samples on disk, by number or by radius."""
         how: dict[str, Any] = {"metric": self.nbrs_._metric, "memory": self.memory}
         if self.n_neighbors is None:
             return rankfold.radius_neighbors(samples, float(self.radius or 0), **how)
         return rankfold.knn(samples, self.n_neighbors, **how)
 
     def _connected(self) -> Any:
-        """The graph of neighbors of samples in memory; its components are joined if there are several."""
+        """CSR distances (m, m) to the neighbors of samples in memory; several components are joined."""
         name = "radius_neighbors_graph" if self.n_neighbors is None else "kneighbors_graph"
         graph = getattr(self.nbrs_, name)(mode="distance")
         count, labels = connected_components(graph)
@@ -256,7 +256,10 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         )
 
     def _keep(self, result: rankfold.Result, *, on_disk: bool) -> None:
-        """Keep the parts of a result that ``transform`` and callers need."""
+        """Set the attributes of the fit from a result of ``rankfold.isomap``.
+
+        If the samples are on disk, the result itself is kept for ``transform``, and geodesics stay in it.
+        """
         self._result = result if on_disk else None
         whole = ("embedding", "landmarks", "projection", "mean_squares", "landmark_eigenvalues")
         arrays = {name: np.asarray(result[name][...]) for name in whole}
@@ -270,8 +273,9 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
 
 def _stored(graph: Any, dtype: npt.DTypeLike) -> rankfold.Result:
-    """Store a graph, made symmetric by the shorter edge of either direction, as a result in a temporary
-    store.
+    """Store a graph of distances (m, m) as a result of ``radius_neighbors`` in a temporary store.
+
+    It is made symmetric by the shorter edge of either direction. ``dtype`` is the type of the samples.
     """
     edges, folder = graph.tocoo(), TemporaryFolder()
     rows, columns = np.concatenate([edges.row, edges.col]), np.concatenate([edges.col, edges.row])

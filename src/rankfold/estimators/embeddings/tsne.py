@@ -22,9 +22,7 @@ from rankfold.methods.tsne.transform import NewRows
 from rankfold.pipeline.formats import open_source
 
 GRADIENT = 4.0
-"""Ratio of scikit-learn's gradients to those here: its learning rates are a quarter of other
-implementations'.
-"""
+"""Ratio of scikit-learn's gradients to those of ``rankfold.tsne``, whose learning rates are larger by it."""
 
 
 @labeled
@@ -198,7 +196,7 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return self
 
     def transform(self, X: Any) -> Any:
-        """Positions of samples in the embedding, each by its neighbors among the fitted samples.
+        """Positions (m, n_components) of samples in the embedding, by their neighbors among the fitted ones.
 
         A fitted sample has its own position. New samples are independent: see ``rankfold.transform``.
         """
@@ -208,18 +206,18 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows and return their positions; ``y`` is ignored."""
+        """Embed samples in rows and return their positions (m, n_components); ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def _perplexities(self, rows: int) -> Any:
-        """Perplexities, limited to those that so many samples allow."""
+        """List of the perplexities, each limited to [1, rows - 1]; ``rows`` is the number of samples."""
         each = np.atleast_1d(np.asarray(self.perplexity, np.float64))
         if each.max() >= rows:
             raise ValueError(f"perplexity ({each.max():g}) must be less than n_samples ({rows})")
         return np.clip(each, 1, rows - 1).tolist()
 
     def _neighbors(self, X: Any, seed: int) -> Any:
-        """Nearest neighbors of samples."""
+        """Result of ``rankfold.knn`` for samples: three times as many neighbors as the largest perplexity."""
         rows = X.shape[0]
         k = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * max(self._perplexities(rows)))))
         return lists_of(self, X, k, seed)

@@ -202,7 +202,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return self
 
     def transform(self, X: Any) -> Any:
-        """Positions of samples in the layout, each by its neighbors among the fitted samples.
+        """Positions (m, n_components) of samples in the layout, by their neighbors among the fitted ones.
 
         A fitted sample has its own position. New samples are independent: see ``rankfold.transform``.
         """

@@ -1,10 +1,11 @@
 """``RBFSampler``: random Fourier features, whose inner products approximate the rbf kernel.
 
 They do not depend on samples, only on the number of columns: the features of a row are the same in any block
-of rows. Their error falls only with the root of their number, so as many landmarks are more accurate.
+of rows. Their error falls only with the root of their number, so ``Nystroem`` with as many landmarks is more
+accurate.
 
-Two features share a frequency, a quarter of a turn apart: so the terms of each that depend on the sum of two
-rows, and not on their difference, cancel.
+Features come in pairs of one frequency, whose phases differ by a quarter of a turn. So the terms in a product
+of two rows that depend on their sum, and not on their difference, cancel.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ Float64 = npt.NDArray[np.float64]
 def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice | None:
     """The kernel of an estimator in rankfold's form; None if it is left to scikit-learn.
 
-    ``params`` may have gamma, degree and coef0, or the arguments of a function other than two samples.
+    ``params`` may have gamma, degree and coef0, or the arguments of a function besides the two samples.
+    ``columns`` is the number of columns of the samples.
     """
     if callable(kernel):
         if params:
@@ -46,13 +47,17 @@ def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice
 
 
 def in_rows(x: Any, choice: KernelChoice, shift: Float64) -> Rows:
-    """Convert samples in memory (m, n) to the rows that kernels take."""
+    """Convert samples in memory (m, n) to the rows that kernels take.
+
+    ``shift`` (n,) is subtracted from each if the kernel function depends on differences of samples alone.
+    """
     return rows_of(x.toarray() if scipy.sparse.issparse(x) else np.asarray(x), choice.similarity, shift)
 
 
 def transformed(result: Result, x: object, kernel: Any, memory: str | int | None) -> Result:
-    """Transform samples by a result on disk; ``kernel`` supplies a user's function, which the result does not
-    hold.
+    """Result of transforming samples ``x`` by a result on disk, in working memory ``memory``.
+
+    If ``kernel`` is a user's function, it is used, since the result does not hold it.
     """
     way = METHODS[result.attrs["kind"]].transformation
     assert way is not None  # noqa: S101  estimators fit only methods that have one
@@ -61,7 +66,10 @@ def transformed(result: Result, x: object, kernel: Any, memory: str | int | None
 
 
 def all_pairs(x: Any, y: Any, kernel: Any, params: dict[str, Any], jobs: int | None = None) -> Float64:
-    """Kernel matrix (m, p) of samples in memory; ``y`` is ``x`` if it is None."""
+    """Kernel matrix (m, p) of samples in memory, ``x`` (m, n) and ``y`` (p, n), or ``x`` twice without ``y``.
+
+    ``params`` are as for ``choice_of``; ``jobs`` is scikit-learn's ``n_jobs``, if it compares the samples.
+    """
     choice = None if kernel == "precomputed" else choice_of(kernel, params, x.shape[1])
     if choice is None:
         filtered = {} if callable(kernel) else {"filter_params": True}

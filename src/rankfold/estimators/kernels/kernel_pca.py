@@ -30,7 +30,7 @@ from rankfold.methods.similarity.request import KernelChoice
 Float64 = npt.NDArray[np.float64]
 
 TOL = 1e-12
-"""Tolerance of eigenvalues for ``tol=0``: errors of eigenvectors are square roots of theirs."""
+"""Relative tolerance of eigenvalues for ``tol=0``; errors of eigenvectors are square roots of theirs."""
 
 NEGATIVE = "There are significant negative eigenvalues"
 """Prefix of scikit-learn's error about components that a kernel function does not have."""
@@ -170,7 +170,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return _as_given(out - self._offset, X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Samples with approximately these coordinates, by ridge regression as in scikit-learn."""
+        """Samples (m, n_features) whose coordinates are about X (m, n_components), by ridge regression."""
         if not self.fit_inverse_transform:
             raise NotFittedError(
                 "The fit_inverse_transform parameter was not set to True when instantiating and hence the "
@@ -223,7 +223,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return scores if is_large(X) else _as_given(scores, X)
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """Fit components by ``rankfold.kernel_pca``, and set the fitted attributes."""
+        """Fit ``wanted`` components of ``source`` by ``rankfold.kernel_pca``, and set the fitted attributes.
+
+        If the samples are on disk, the result is kept for ``transform``.
+        """
         with in_own_words({"allow more passes, or": "give"}), warnings.catch_warnings():
             for words in ("no variance beyond rounding", "rounding hides what is left"):
                 warnings.filterwarnings("ignore", f".*{words}", rankfold.RankfoldWarning)
@@ -261,7 +264,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._shift = np.asarray(result["shift"][...])
 
     def _fit_pairs(self, wanted: int) -> None:
-        """Fit components by the kernel matrix of all pairs of samples in memory."""
+        """Fit ``wanted`` components by the kernel matrix of all pairs of samples, and set the attributes."""
         self._centerer = KernelCenterer().set_output(transform="default")
         k = self._centerer.fit_transform(self._pairs(self.X_fit_))
         values, vectors = leading_eigenpairs(np.ascontiguousarray((k + k.T) / 2, np.float64), wanted)
@@ -269,7 +272,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._take(checked, vectors * fix_signs(vectors), np.zeros(wanted))
 
     def _fit_inverse(self, scores: Float64, X: Any) -> None:
-        """Fit the ridge regression of samples on coordinates for ``inverse_transform``."""
+        """Fit the ridge regression of samples X (m, n) on ``scores`` (m, k), for ``inverse_transform``."""
         if hasattr(X, "tocsr"):
             raise ValueError("inverse_transform is of dense samples: these are sparse")
         k = self._pairs(scores)

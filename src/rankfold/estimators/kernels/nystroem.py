@@ -132,7 +132,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return out.astype(np.float32) if X.dtype == np.float32 else out
 
     def _params(self) -> dict[str, Any]:
-        """Parameters of the kernel that were given, checked."""
+        """Arguments of scikit-learn's kernel function that were given, by name; raises for those it lacks."""
         given = {name: getattr(self, name) for name in ("gamma", "coef0", "degree")}
         given = {name: value for name, value in given.items() if value is not None}
         if callable(self.kernel) or self.kernel == "precomputed":
@@ -145,8 +145,9 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return {**(self.kernel_params or {}), **{name: each for name, each in given.items() if name in used}}
 
     def _to_landmarks(self, x: Any) -> Any:
-        """Similarities (m, p) of samples to the landmarks: columns of the precomputed
-        matrix, or computed by scikit-learn.
+        """Similarities (m, p) of samples ``x`` to the landmarks, computed by scikit-learn.
+
+        With a precomputed kernel, ``x`` holds the similarities to all samples, and columns of it are taken.
         """
         if self.kernel == "precomputed":
             return np.asarray(x[:, self.component_indices_])
@@ -181,7 +182,10 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._n_features_out = self.normalization_.shape[1]
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """Choose landmarks and fit features by ``rankfold.nystroem``, and set the fitted attributes."""
+        """Choose ``wanted`` landmarks by ``rankfold.nystroem``, and set the fitted attributes.
+
+        If the samples are on disk, the result is kept for ``transform``.
+        """
         result = rankfold.nystroem(
             source,
             wanted,
@@ -204,7 +208,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._result = result if on_disk else None
 
     def _fit_pairs(self, X: Any, wanted: int) -> None:
-        """Fit by scikit-learn's kernels, for samples in memory with random landmarks."""
+        """Take ``wanted`` random landmarks of samples in memory, compared by scikit-learn's kernels."""
         if self.landmarks != "uniform" or is_large(X):
             raise ValueError(
                 f"kernel {self.kernel!r} is left to scikit-learn, of samples in memory and with "

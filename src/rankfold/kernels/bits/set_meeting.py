@@ -71,6 +71,7 @@ def meet_sets(
 def scratch_bytes(numbers: int, longest: int, columns: int, rows: int) -> int:
     """Upper bound on the scratch bytes of ``meet_sets``.
 
-    The larger block has ``rows`` rows with ``numbers`` stored entries, the longest row ``longest`` of them.
+    The larger block has ``rows`` rows with ``numbers`` stored entries, the longest row ``longest`` of them;
+    the matrix has ``columns`` columns.
     """
     return sparse_scratch_bytes(numbers, longest, columns, 0, rows) + 8 * sum(TILE)

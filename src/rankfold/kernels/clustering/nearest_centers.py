@@ -161,7 +161,7 @@ def assign_rows(
 
 
 def _nearest(row: Float64, centers: Centers, bounds: npt.NDArray[np.float32]) -> int:
-    """Nearest center of a row; writes bounds as tight as they can be stored."""
+    """Number of the center nearest to a row; writes ``bounds``, (1 + g,), as tight as they can be stored."""
     squares = [distance(row, center, 1.0, 1.0, metric=Metric.SQEUCLIDEAN) for center in centers.exact]
     far = np.sqrt(np.array(squares))
     nearest = int(np.argmin(squares))

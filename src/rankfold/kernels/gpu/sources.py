@@ -63,9 +63,18 @@ def launch(
     *,
     shared_bytes: int = 0,
 ) -> None:
-    """Run a kernel, or an instance of a template, on the stream of this thread.
+    """Run a kernel of ``file.cu`` in a package on the stream of this thread.
 
-    ``arguments`` are device arrays and NumPy scalars, in the types of the kernel, which nothing checks.
+    Parameters
+    ----------
+    name : str
+        Function, or instance of a template such as ``f<float, 32>``.
+    blocks, threads
+        Shape of the grid of blocks, and number of threads of a block.
+    arguments
+        Device arrays and NumPy scalars, in the types of the kernel, which nothing checks.
+    shared_bytes : int
+        Dynamic shared memory of a block of threads.
     """
     kernel = _kernel(package, file, name)
     if shared_bytes > kernel.shared_bytes:

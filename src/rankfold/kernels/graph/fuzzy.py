@@ -28,10 +28,10 @@ CLOSE = 1e-5
 """Difference from its target below which a sum of weights is accepted."""
 
 LEAST_WIDTH = 1e-3
-"""Least width, as a share of the mean distance."""
+"""Least width of a row, as a share of the mean distance: smaller ones are raised to it."""
 
 LEAST_UNIT, LARGEST_UNIT = 2.0**-32, 2.0**32
-"""Mean distances between which the unit is 1."""
+"""Mean distances of a row between which distances are not divided by a power of two."""
 
 BLOCK_ROWS = 2**15
 """Rows that the reference body computes at once."""
@@ -106,14 +106,14 @@ def _weights(d: Float32, mean_distance: Float64, local_connectivity: float, firs
 
 
 def _rho(d: Float32, local_connectivity: float) -> Float32:
-    """Distance up to which neighbors weigh 1."""
+    """(m,) distance rho of each row up to which neighbors weigh 1, from increasing distances (m, k)."""
     index = int(local_connectivity)
     between = local_connectivity - index
     apart = (d > 0).sum(axis=1)
     first = d.shape[1] - apart
 
     def at(place: int) -> Float32:
-        """Distance of the neighbor of that rank among those above 0; the last if fewer, or 0 if none."""
+        """(m,) distance of rank ``place``, from 1, among those above 0; of the last if fewer, 0 if none."""
         where = np.minimum(first + place - 1, d.shape[1] - 1)
         return np.where((apart > 0) & (place > 0), np.take_along_axis(d, where[:, None], 1)[:, 0], 0)
 

@@ -24,7 +24,7 @@ class Graph(NamedTuple):
     """Edges by the vertex that they begin at (CSR); each is stored from both of its ends."""
 
     pointers: Int64
-    """(n + 1,) number of edges before those of each vertex, and in all."""
+    """(n + 1,) position of the first edge of each vertex in the next two; last the number of edges."""
 
     neighbors: Array
     """Other ends of edges; int32, or int64 where there are more vertices."""

@@ -37,7 +37,7 @@ def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
         Distances of the neighbors of each row, in any order, none negative, with squares within the range of
         float64.
     perplexities : (s,) float64, each in (0, k]
-        If there are several, weights are the mean of those of each.
+        If there are several, the weights are the mean of those for each perplexity.
     out : (m, k) float32 or float64, written
         Rows sum to 1.
 
@@ -64,7 +64,10 @@ def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
 
 
 def _weights(squares: Float64, target: float) -> Float64:
-    """Weights of rows, from squared distances less the smallest of each row."""
+    """(m, k) weights that sum to 1 in each row, and have the entropy ``target`` where its ties allow it.
+
+    ``squares`` are squared distances less the smallest of each row.
+    """
     ties = (squares == 0).sum(axis=1)
     mean = squares.sum(axis=1) / np.maximum(1, squares.shape[1] - ties)
     squares = squares / np.where(mean > 0, mean, 1)[:, None]

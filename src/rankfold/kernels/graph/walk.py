@@ -1,8 +1,8 @@
 """Random walks on a graph: steps of blocks of vectors, and components, the vertices that a walk can reach.
 
-A step maps vectors ``u`` to ``scale W u``: with ``scale`` one over the sums of rows these are means over
-neighbors. Each row is one sum, in an order that its own edges fix, so that ranges of rows may be handed to
-any number of threads.
+A step maps vectors ``u`` to ``walk * (W @ u)``, plus multiples of the current and the previous vectors: with
+``walk`` one over the row sums of W, the first term is a mean over neighbors. Each row is one sum, in an order
+that its own edges fix, so that ranges of rows may be handed to any number of threads.
 """
 
 from __future__ import annotations

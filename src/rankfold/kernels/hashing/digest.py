@@ -1,4 +1,4 @@
-"""Digest of many 64-bit words in 64 of them, at the speed of memory: to tell matrices apart, not for
+"""Digest of many 64-bit words, 64 lanes of 64 bits, at the speed of memory: to tell matrices apart, not for
 cryptography."""
 
 from __future__ import annotations

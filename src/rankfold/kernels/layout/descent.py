@@ -47,16 +47,16 @@ class Descent(NamedTuple):
     """Factor of the attraction."""
 
     inverse: float
-    """Factor of the repulsion: one over the sum over all pairs."""
+    """Factor of the repulsion: one over the sum of q over all pairs."""
 
     rate: float
     momentum: float
     longest: float
-    """Length of the longest step of a vertex."""
+    """Length of the longest step of a vertex: longer ones are shortened to it."""
 
 
 class Motion(NamedTuple):
-    """Velocities and gains of some vertices, changed in place."""
+    """Velocities and gains of some vertices, (m, d) each, changed in place by a step."""
 
     velocities: Float32
     gains: Float32
@@ -127,6 +127,7 @@ def measure_descent(
     positions, first, affinities, push, descent
         As for ``descend``.
     out : (m, 2) float32, written
+        The sum of each vertex, then the squared length of its gradient.
 
     Notes
     -----

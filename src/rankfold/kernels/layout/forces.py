@@ -62,11 +62,13 @@ class Density(NamedTuple):
     """Table of 1 / (1 + a d^(2 b)) by the squared distance, as those of forces."""
 
     slope: float
-    """b of the curve."""
+    """Exponent b of that curve."""
 
     pushes: Float32
-    """(n, 2) factors of each vertex, added up over both ends of an edge: of a repulsion by closeness, and of
-    one by the slope of the curve. Negative where the neighbors of the vertex should be nearer."""
+    """(n, 2) coefficients of each vertex. Sums of those of both ends of an edge, (p, q), give the factor of
+    the force: ``phi ((1 - slope (1 - phi)) p - q phi' / phi) / share``, with phi the closeness of the ends,
+    phi' its derivative by the squared distance, and share the share of epochs in which the edge pulls. Both
+    are negative where the neighbors of the vertex should be nearer."""
 
 
 class Edges(NamedTuple):
@@ -103,7 +105,7 @@ class Epoch(NamedTuple):
 
 
 def forces_of(a: float, b: float, strength: float) -> Forces:
-    """Tables of forces for the curve of ``a`` and ``b``, with a strength of repulsion.
+    """Tables of forces for the curve 1 / (1 + a d^(2 b)); the repulsion is multiplied by ``strength``.
 
     References
     ----------
@@ -125,9 +127,9 @@ def closeness_of(a: float, b: float) -> Float32:
 
 
 def phases_of(weights: Float32, largest: float) -> UInt32:
-    """Phase of each edge: the part of a turn, in 2**-32, that it advances in an epoch.
+    """Phase of each edge: the part of a turn that it advances in an epoch, as a multiple of 2**-32.
 
-    It pulls whenever a turn is full.
+    An edge pulls whenever a turn is full. ``largest`` is the largest weight of all edges.
 
     An edge of the largest weight pulls in every epoch but the first, and one of weight w in a share
     w / largest of them: by epoch n it has done so ``floor(n w / largest)`` times, or once less, without any

@@ -82,7 +82,7 @@ def place_rows(
 
 
 def row_keys(neighbors: npt.NDArray[np.int64], key: int) -> npt.NDArray[np.uint64]:
-    """(m,) keys of rows, from their neighbors in order and a ``key``."""
+    """(m,) keys of the random numbers of rows, from their neighbors (m, k) in order, and a common ``key``."""
     keys = np.full(len(neighbors), key, np.uint64)
     for column in range(neighbors.shape[1]):
         keys = _mix_all(keys + np.uint64(STEP) * (neighbors[:, column].astype(np.uint64) + np.uint64(1)))

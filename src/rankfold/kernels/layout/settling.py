@@ -106,7 +106,7 @@ def settle_by_pairs(
 
     Parameters
     ----------
-    positions, rows, settling
+    positions, rows, options
         As for ``settle_by_nodes``.
     sources : (d, n) float32
         Positions of the vertices, one coordinate after the other.

@@ -90,7 +90,10 @@ def _pulls(epoch: int, phase: int) -> bool:
 
 
 def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, negatives: int) -> Float32:
-    """Sum of the forces from random vertices; each random number of 64 bits draws two of them."""
+    """Sum (d,) of the forces at ``x`` from random vertices; each random number of 64 bits draws two of them.
+
+    ``counter`` is that of the first random number.
+    """
     push = np.zeros_like(x)
     for sample in range(negatives):
         word = mix((counter + STEP * (sample // 2)) & MASK)
@@ -100,7 +103,7 @@ def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, nega
 
 
 def _force(table: Float32, difference: Float32) -> Float32:
-    """Force for a difference of positions; zero for a difference of zero."""
+    """(d,) force of a table at a ``difference`` of positions, limited; zero for a difference of zero."""
     square = _square(difference)
     return _limit(_value(table, square) * difference) if square > 0 else np.zeros_like(difference)
 
@@ -108,7 +111,10 @@ def _force(table: Float32, difference: Float32) -> Float32:
 def _pull(
     attraction: Float32, density: Density | None, edge: tuple[int, int], phase: int, difference: Float32
 ) -> Float32:
-    """Attraction along an edge between two vertices, plus the force by density if there is one."""
+    """(d,) attraction along an edge, a pair of vertices whose positions have a ``difference``.
+
+    The force by density is added if ``density`` is given; ``phase`` is that of the edge.
+    """
     force, square = _force(attraction, difference), _square(difference)
     if density is None or not square > 0:
         return force

@@ -35,7 +35,7 @@ COUNT_BINS = 176
 """Number of bins of counts: see ``count_bin``."""
 
 LEAST_PERIOD = 4
-"""Least period of a row: at most one in so many of its entries is held out."""
+"""Least period of a row, the number of columns of which one entry is held out: see ``row_period``."""
 
 
 class RowModel(NamedTuple):
@@ -67,9 +67,9 @@ class RowSums(NamedTuple):
     """
 
     squares: Float64
-    """(n, q) for each column the triangles of T: plus those of rows that have it and are not in ``shared``,
-    less those of rows that miss it and are. With ``shared`` it is the sum over all rows that have the column.
-    (0, q) if not computed."""
+    """(n, q) for each column the sum of the triangles of T over rows that have the column and are not in
+    ``shared``, less the sum over rows that miss it and are in ``shared``. Plus ``shared`` it is the sum over
+    all rows that have the column. (0, q) if not computed."""
 
     shared: Float64
     """(q,) sum of the triangles of T over the rows with at least half of their entries, or over all rows if
@@ -83,7 +83,8 @@ class RowSums(NamedTuple):
     ``squares`` are not computed."""
 
     columns: Float64
-    """(3, n) for each column: numbers of missing and of held out entries; sum of the latter less the mean."""
+    """(3, n) for each column: number of missing entries, number of held out entries, and the sum of the held
+    out entries less the mean of the column."""
 
     totals: Float64
     """(TOTALS,) in order: sum of squares of fitted entries; number of held out entries, sums of squares of
@@ -180,7 +181,10 @@ def fit_rows(
 def _add_row(
     row: Float64, held: Array, model: RowModel, before: RowModel, sums: RowSums
 ) -> tuple[Float64, Float64]:
-    """Add the statistics of a row to ``sums``; returns its row of ``d`` and of ``z``."""
+    """Add the statistics of a row to ``sums``; returns its row of ``d`` and of ``z``, as for ``fit_rows``.
+
+    ``held`` is True for its entries that are held out.
+    """
     missing, wide = np.isnan(row), row - model.mean
     there = ~(missing | held)
     fitted = np.where(there, wide, 0.0)
@@ -240,7 +244,11 @@ def count_bin(count: int) -> int:
 
 
 def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.bool_]:
-    """(n,) True for the columns whose entries a row holds out, and for some whose entries are missing."""
+    """(n,) True for the columns whose entries a row holds out, and for some whose entries are missing.
+
+    ``row`` is its index in the matrix, ``missing`` (n,) is True where it has no entry; see ``fit_rows`` for
+    ``key`` and ``period``.
+    """
     columns = len(missing)
     own = row_period(columns - int(missing.sum()), columns, period)
     runs = -(-columns // own)

@@ -131,7 +131,7 @@ def fix_signs(v: Float64) -> Float64:
 
 
 def phases_to_positive(entries: Array) -> Array:
-    """+1 or -1, or complex numbers of length 1, by which entries become positive; 1 for zeros."""
+    """Factors that make entries positive: +1 or -1, or complex numbers of length 1; 1 for zeros."""
     if not np.iscomplexobj(entries):
         return np.where(entries < 0, -1.0, 1.0)
     length = np.abs(entries)
@@ -139,6 +139,9 @@ def phases_to_positive(entries: Array) -> Array:
 
 
 def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
-    """Leading eigenpairs of ``products`` Q'A'A Q, made symmetric first; negative values become 0."""
+    """Leading eigenpairs of ``products`` Q'A'A Q (b, b), made symmetric first; negative values become 0.
+
+    Returns at most ``keep`` eigenvalues, decreasing, and their eigenvectors as columns of (b, keep).
+    """
     theta, w = leading_eigenpairs((products + adjoint(products)) / 2, min(keep, len(products)))
     return np.maximum(theta, 0.0), w

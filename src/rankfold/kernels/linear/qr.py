@@ -11,7 +11,7 @@ from rankfold.kernels.linear.dense import adjoint, phases_to_positive
 Float64 = npt.NDArray[np.float64]
 
 LEAST_EIGENVALUE = 1e-2
-"""Least eigenvalue of a scaled Gram matrix from which R is computed."""
+"""Least eigenvalue of a Gram matrix of columns of length 1 from which ``r_of_gram`` computes R."""
 
 
 @portable

@@ -42,7 +42,10 @@ EXTRA = 24
 
 
 def slack(columns: int, dtype: np.dtype[Any]) -> float:
-    """Error bound of products as a share of norms: ``e`` above."""
+    """Error bound ``e`` of bounds by products of rows of ``columns`` entries in ``dtype``.
+
+    It is a share of the mean of the squared norms of both rows: see the module documentation.
+    """
     terms = min(columns, TERMS) + -(-columns // TERMS)
     pow2_scale = float(np.finfo(dtype).eps) / 2
     # Bounds are compared with norms and distances, which are float64 sums over all columns.
@@ -52,7 +55,7 @@ def slack(columns: int, dtype: np.dtype[Any]) -> float:
 def near(
     norms: Float64, columns: int, metric: int, dtype: np.dtype[Any], share: float | None = None
 ) -> Array:
-    """Term of each row in the lower bound of half a squared distance: ``near[i] + near[j] - product``.
+    """(r,) term of each row in the lower bound of half a squared distance: ``near[i] + near[j] - product``.
 
     ``norms`` (r,) are squared norms, and ``share`` is the error bound of products, ``slack`` if None. For
     ``INNER_PRODUCT`` the bound is that of the negative product itself.
@@ -87,9 +90,9 @@ def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[slice, slice]]:
-    """Row ranges of tiles of two blocks, of nearly one size; of one block those on and above the diagonal.
+    """Row ranges of tiles of two blocks, of at most ``most`` rows; if ``same``, not below the diagonal.
 
-    Those on the diagonal come first: rows of one block are nearer to each other, as a rule, than to others.
+    Tiles on the diagonal come first: rows of one block are nearer to each other, as a rule, than to others.
 
     >>> [(i.start, j.start) for i, j in tiles(1000, 1000, 512, same=True)]
     [(0, 0), (500, 500), (0, 500)]

@@ -44,7 +44,10 @@ SLACK = 1e-15
 
 
 class Metric(enum.IntEnum):
-    """Distance used as key. Cosine and inner product are no metrics in the strict sense, only an order."""
+    """Distance used as key: for ``COSINE`` 1 less the cosine, for ``INNER_PRODUCT`` the negative product.
+
+    These two are no metrics in the strict sense, only an order.
+    """
 
     EUCLIDEAN = 0
     SQEUCLIDEAN = 1
@@ -86,6 +89,8 @@ def scan_pairs(
         Shortlists of the rows; a place is ``first_j + j``. Written.
     bounds_j, places_j : (q, c') of these types
         Shortlists of the columns; a place is ``first_i + i``. Written. Bounds of -inf accept nothing.
+    first_i, first_j : int
+        Positions of the first row and of the first column in their panels.
     diagonal : int
         Only pairs with ``j >= i + diagonal``, as ``numpy.triu`` counts; ``-p`` for all.
 
@@ -343,8 +348,9 @@ def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: In
 
 @kernel
 def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """Merge other lists into those of some rows, in place: list i of the (q, k') others belongs to row
-    ``rows[i]``, which may occur several times.
+    """Merge other lists (q, k') into the lists (r, k) of some rows, in place.
+
+    List i of the others belongs to row ``rows[i]``, which may occur several times.
     """
     for i, row in enumerate(rows.tolist()):
         for key, name in zip(other_keys[i], other_ids[i], strict=True):

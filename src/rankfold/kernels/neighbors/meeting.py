@@ -29,7 +29,8 @@ PRECISE_TILE = 512
 """Largest number of rows of either side in one product in float64, for which rows are converted."""
 
 DOUBLE_BYTES = 16 * 2**20
-"""Bytes of the rows that are converted to float64 together, unless a few rows take more."""
+"""Largest number of bytes of rows that are converted to float64 together, unless ``FEWEST_DOUBLES`` rows take
+more."""
 
 FEWEST_DOUBLES = 8
 """Fewest rows that are converted together, however wide they are."""
@@ -74,7 +75,10 @@ def meeting_bytes(rows: int, columns: int) -> int:
 
 
 def products_at_once(rows: int, others: int, itemsize: int) -> int:
-    """Number of rows whose products with all others a device holds at a time."""
+    """Number of rows, of ``rows``, whose products with ``others`` rows a device holds at a time.
+
+    ``itemsize`` is the bytes of a product.
+    """
     return max(1, min(rows, PRODUCT_BYTES // max(1, itemsize * others)))
 
 

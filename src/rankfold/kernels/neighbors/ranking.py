@@ -49,7 +49,7 @@ def ranking_bytes(resident: int, passing: int, columns: int, k: int) -> int:
 
 
 def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Terms of each row in a lower and an upper bound of distances: ``near``, ``far`` of ``count_nearer``."""
+    """(rows,) terms in lower and in upper bounds of distances: ``near`` and ``far`` of ``count_nearer``."""
     columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
     share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
     halves = rows.norms / 2

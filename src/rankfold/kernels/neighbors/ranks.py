@@ -140,7 +140,7 @@ def measure_keys(
 
 
 def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Limits of the bounds of a pair for each threshold, in halves.
+    """Two limits, of the shape of ``keys``, for the bounds of a pair, in halves: see ``lists.py``.
 
     A pair surely comes before the threshold if its upper bound is below the first limit, and surely does not
     if its lower bound is above the second.

@@ -27,8 +27,9 @@ TILE = (256, 2048)
 column."""
 
 NEAR = 2.0**-10
-"""Share of norms above which a squared distance has all its digits if computed from norms and product: for t
-entries in two rows these are wrong by (t eps)^2 of the norms."""
+"""Share of the sum of both squared norms: a squared distance up to it is summed from differences. Above it
+norms less twice the product leave all digits: for t entries in two rows they are wrong by (t eps)^2 of the
+norms."""
 
 SPLITTER = 2.0**27 + 1
 

@@ -29,6 +29,7 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
     w : (r, k) of that type; written
         Feasible at the end, whatever it was on entry. A solution stays as it is, up to rounding.
     sweeps : int, >= 1
+        Number of linear solves, each with a projection after it.
     upper : float, not negative, may be inf
         Rows end in ``0 <= w <= upper``, rounded to the type of ``w``.
     simplex : bool
@@ -36,9 +37,10 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
 
     Notes
     -----
-    A row depends on no other. If ``gram`` is zero, rows are only projected. With that first dual variable the
-    first solve returns the rows themselves, hence the first sweep is a step of projected gradient, of length
-    ``k / trace(gram)``: long, so that fewer than five sweeps can leave rows worse than they were.
+    A row depends on no other. If ``gram`` is zero, rows are only projected. The dual variable starts at
+    ``(w gram - b) k / trace(gram)``, with which the first solve returns the rows themselves. Hence the first
+    sweep is a step of projected gradient, of length ``k / trace(gram)``: long, so that fewer than five sweeps
+    can leave rows worse than they were.
     Work 2 r k^2 flops a sweep, and k^3 once.
 
     References
@@ -60,9 +62,10 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
 
 
 def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:
-    """Mean eigenvalue rho of the Gram matrix, and ``(G + rho I)^-1``.
+    """Mean eigenvalue rho of a (k, k) Gram matrix G, and ``(G + rho I)^-1``, both in ``dtype``.
 
-    The condition number is at most k + 1, so that the inverse may replace a factorization in float32 too.
+    Both are zero if rho is not positive. The condition number is at most k + 1, so that the inverse may
+    replace a factorization in float32 too.
     """
     k = len(gram)
     wide = gram.astype(np.float64)
@@ -73,7 +76,9 @@ def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:
 
 
 def project(v: Array, upper: float, simplex: bool) -> Array:
-    """Project rows onto the box, or onto the simplex by sorting.
+    """Project each row of ``v`` onto ``0 <= v <= upper``, or, if ``simplex``, onto ``v >= 0, sum(v) == 1``.
+
+    Returns a new array; ``upper`` does not bound rows of the simplex, which are projected by sorting.
 
     Condat, Fast projection onto the simplex and the l1 ball, Mathematical Programming 158, 2016, section 2.
     """

@@ -15,14 +15,15 @@ Float64 = npt.NDArray[np.float64]
 
 @kernel
 def quotients(x: Array, product: Array, *, total: Float64) -> None:
-    """Divide data by their model, in place, and compute the divergence between the two.
+    """Replace a model by data divided by it, and add the divergence between data and model to ``total``.
 
     Parameters
     ----------
     x : (r, n) float32 or float64, finite, not negative
+        The data.
     product : (r, n) of that type, finite, not negative; overwritten
-        Becomes ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the type counts
-        as that number. The result is finite: a quotient above the largest number becomes that.
+        The model. Becomes ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the
+        type counts as that number. The result is finite: a quotient above the largest number becomes that.
     total : (1,) float64, added to
         ``sum(x log(x / product) - x + product)``, with ``0 log 0 = 0``.
 

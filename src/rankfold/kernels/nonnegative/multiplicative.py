@@ -18,7 +18,9 @@ Array = npt.NDArray[Any]
 @portable
 @kernel
 def multiply_rows(gram: Array, b: Array, *, w: Array, linear: Array, floor: float, sweeps: int) -> None:
-    """Improve rows by multiplicative updates of all coordinates at once, in place.
+    """Improve rows w for ``w G w' / 2 + (linear - b) w'``, w >= 0, by multiplicative updates, in place.
+
+    G is ``gram``; an update changes all coordinates at once.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ def multiply_rows(gram: Array, b: Array, *, w: Array, linear: Array, floor: floa
 
     Notes
     -----
-    From rows at or above ``floor`` no sweep raises ``w G w' / 2 + (linear - b) w'``. A row depends on no
+    From rows at or above ``floor`` no sweep raises the objective. A row depends on no
     other. The smallest normal number is added to every denominator: 0 / 0 is 0, then ``floor``.
     Work 2 r k^2 flops and r k divisions a sweep.
 

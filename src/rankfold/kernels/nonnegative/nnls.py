@@ -19,18 +19,18 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RETRIES = 3
-"""Exchanges of all infeasible coordinates that may fail to lower the number of these: then one at a time is
-exchanged."""
+"""Number of exchanges of all infeasible coordinates of a row that may fail to lower the number of these.
+After them one coordinate at a time is exchanged, until their number falls."""
 
 EXCHANGES = 5
-"""Largest number of exchanges in all, times k coordinates, before a row counts as unsolved."""
+"""Largest number of exchanges for each coordinate: a row of k coordinates may take ``EXCHANGES * k``."""
 
 RIDGE = 1e-14
 """Share of each diagonal entry that is added to it, which makes a singular Gram matrix regular."""
 
 STEPS = 20
-"""Largest number of steps of the active-set method, times k coordinates, for a row that exchanges do not
-solve."""
+"""Largest number of steps of the active-set method for each coordinate: ``STEPS * k`` for a row of k
+coordinates, if exchanges do not solve it."""
 
 
 @kernel
@@ -78,7 +78,7 @@ def solve_rows(
     upper : float, > 0, may be inf
         Rows end in ``0 <= w <= upper``.
     simplex : bool
-        Rows end in ``w >= 0``, ``sum(w) == 1`` up to roundings; ``upper`` is inf.
+        Rows end in ``w >= 0``, ``sum(w) == 1`` up to roundings; requires that ``upper`` is inf.
 
     Notes
     -----
@@ -106,7 +106,10 @@ def solve_rows(
 
 
 def ridge_of(gram: Array) -> Array:
-    """(k,) ridge that makes a Gram matrix regular: ``RIDGE`` times its diagonal, or times the mean for 0."""
+    """(k,) ridge that makes a (k, k) Gram matrix regular when it is added to the diagonal.
+
+    An entry is ``RIDGE`` times that of the diagonal; where that is not positive, times the diagonal's mean.
+    """
     diagonal = gram.diagonal()
     ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
@@ -114,7 +117,10 @@ def ridge_of(gram: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The quadratic program of one row w: w G w' / 2 - b w' over its bounds."""
+    """The quadratic program of one row w: least ``w G w' / 2 - b w'`` within bounds.
+
+    G is ``gram``, (k, k), and b is ``right``, (k,); bounds are those of ``solve_rows``.
+    """
 
     gram: Float64
     right: Float64
@@ -129,7 +135,10 @@ class _Row:
         return (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
 
     def solve(self, free: Array, top: Array) -> tuple[Float64, Float64]:
-        """Solve free coordinates for zero slopes, others at their bounds; returns coordinates and slopes."""
+        """Solve for the coordinates of mask ``free``, those of ``top`` at ``upper``, the others at zero.
+
+        Returns all coordinates (k,), and all slopes (k,); those of free coordinates are zero.
+        """
         x = np.zeros(len(free))
         x[top] = self.upper
         inner, multiplier = self.gram[np.ix_(free, free)], 0.0
@@ -141,9 +150,9 @@ class _Row:
         return x, self.gram @ x - self.right + multiplier
 
     def exchange(self, w: Float64) -> bool:
-        """Exchange coordinates, from the bounds ``w`` is at, until all are feasible.
+        """Exchange coordinates between free and bound, from the bounds ``w`` is at, until all are feasible.
 
-        Returns True if that succeeds, with the solution in ``w``.
+        Returns True if that succeeds, and then writes the solution into ``w``.
         """
         k = len(w)
         top, free = self.bounds_met(w)
@@ -168,7 +177,10 @@ class _Row:
         return False
 
     def step(self, w: Float64) -> None:
-        """Solve by an active set, one coordinate at a time; ``w`` stays feasible and gets no worse."""
+        """Solve for ``w``, in place, by an active set, one coordinate at a time.
+
+        ``w`` stays feasible and gets no worse.
+        """
         np.minimum(w, self.upper, out=w)
         if self.simplex:
             w[...] = w / w.sum() if w.sum() > 0 else np.arange(len(w)) == self._vertex()
@@ -192,5 +204,5 @@ class _Row:
             free[first], top[first] = True, False
 
     def _vertex(self) -> int:
-        """Coordinate of the best vertex of the simplex: it is 1 there, and all others are 0."""
+        """Coordinate that is 1 at the vertex of the simplex with the lowest objective; others are 0 there."""
         return int(np.argmin(np.diag(self.gram) / 2 - self.right))

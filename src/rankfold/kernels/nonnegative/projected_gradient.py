@@ -16,7 +16,9 @@ Float64 = npt.NDArray[np.float64]
 @portable
 @kernel
 def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
-    """Sums of squares of the projected gradient, by component.
+    """Sums over rows of squares of the projected gradient of ``w G w' / 2 - b w'``, by component.
+
+    G is ``gram``.
 
     Parameters
     ----------

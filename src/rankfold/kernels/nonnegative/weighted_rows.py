@@ -58,12 +58,12 @@ def pair_products(x: Array, *, out: Array) -> None:
 
 @kernel
 def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """Improve rows by cyclic coordinate descent, each on its own Gram matrix, in place.
+    """Improve rows w for ``w G w' / 2 - b w'``, w >= 0, by cyclic coordinate descent, each with its own G.
 
     Parameters
     ----------
     grams : (r, k (k + 1) / 2) float32 or float64
-        Half of the Gram matrix of each row, positive semidefinite, in the order of ``pair_places``.
+        Half of the Gram matrix G of each row, positive semidefinite, in the order of ``pair_places``.
     b : (r, k) of that type
     w : (r, k) of that type, not negative; written
     sweeps : int, >= 1
@@ -99,7 +99,7 @@ def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> N
 
 @kernel
 def gradient_weighted_rows(grams: Array, b: Array, w: Array) -> Float64:
-    """Sums of squares of the projected gradient, by component; see ``gradient_rows``.
+    """Sums over rows of squares of the projected gradient, by component; see ``gradient_rows``.
 
     Parameters
     ----------

@@ -29,13 +29,13 @@ def choose_visits(ids: Int64, partitions: Int32, own: int, *, out: Int32) -> Non
     ids : (p, k) int64
         Neighbor lists of the rows of a partition, as positions among these rows; ``EMPTY`` where none.
     partitions : (p, s) int32
-        Partitions of each row, its nearest first; ``NONE`` after the last.
+        Numbers of the partitions that each row is in, its nearest first; ``NONE`` after the last.
     own : int
         Number of the partition of these rows. Rows whose nearest partition is another one get ``NONE``: they
         choose in the call for that partition.
     out : (p, v) int32
-        Written: partitions by descending number of neighbors in them, of equal counts the lower first;
-        ``NONE`` after the last.
+        Written: numbers of partitions by descending number of neighbors in them, of equal counts the lower
+        first; ``NONE`` after the last.
 
     Notes
     -----

@@ -122,7 +122,7 @@ def own_similarities(x: Rows, similarity: Similarity) -> Float64:
 
 
 def of_products(products: Float64, similarity: Similarity) -> Float64:
-    """Polynomial or sigmoid function of inner products, in place."""
+    """Polynomial or sigmoid function of inner products, in place; returns the same array."""
     products *= similarity.gamma
     products += similarity.coef0
     if similarity.kind == Kind.SIGMOID:

@@ -23,7 +23,7 @@ HEIGHT, WIDTH = 256, 512
 """Rows of either side in a tile, which then takes 1 MiB."""
 
 NEAR = 2.0**-10
-"""Squared distance relative to the sum of squared norms below which it is summed from differences."""
+"""Share of the sum of both squared norms below which a squared distance is summed from differences."""
 
 LOSS = 2.0**-43
 """Largest error of similarities by products that is accepted without summing differences."""

@@ -26,10 +26,11 @@ def count_kept(indices: Array, indptr: Array, lines: Int64, new_places: Int64, *
     indices, indptr : as for ``products.multiply_rows``
         Indices are not checked.
     lines : (l,) int64
-        Lines of ``indptr`` to read, in any order.
+        Numbers of the lines of ``indptr`` to read, in any order.
     new_places : (n,) int64
-        New number of each place; negative where it is left out.
+        New number of each place across the lines; negative where it is left out.
     counts : (l,) int64, written
+        Number of entries of each of these lines that are kept.
 
     Notes
     -----

@@ -30,7 +30,9 @@ def add_moments(
         as ``order_columns`` brings them together.
     values : float32 or float64
     shift : (l,) float64
+        Subtracted from all values of a line.
     unit : float
+        Factor of all differences.
     sums, squares : (l,) float64, added to
 
     Notes
@@ -57,6 +59,7 @@ def add_rows_to_buckets(
     indptr, indices, data : as for ``multiply_rows``
         Indices are not checked.
     buckets : (r,) int64
+        Row of ``sums`` that each sparse row is added to.
     factors : (r,) of the type of ``sums``
     sums : (c, n) float32 or float64, C order, added to
 

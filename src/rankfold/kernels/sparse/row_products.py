@@ -47,7 +47,7 @@ def part_columns(
     scale : (r,)
         Factor for the values of each row, in float64.
     places : (n,) int32
-        Column of ``block`` that a column goes to, or -1.
+        Column of ``block`` that each of the n columns goes to; -1 if it stays in the rest.
     block : (r, h) float32 or float64, written
         Repeated entries of a row and column add up, rounded to this type each time.
     pointers, columns, values : (r + 1,) int64, (nnz or more,) of an index type and of that of ``block``
@@ -88,7 +88,7 @@ def add_row_products(
     first: int,
     products: Array,
 ) -> None:
-    """``products += X @ Y[first:].T`` for sparse rows X, and others Y that are in the order of their columns.
+    """``products += X @ Y[first:].T`` for r sparse rows X in CSR, and s sparse rows Y sorted by column (CSC).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def add_row_products(
         Rows of Y, of the type of ``data``.
     first : int
         First row of Y that is multiplied: lists are walked from their end.
-    products : (r, s - first) of that type, added to
+    products : (r, s - first) of that type, dense, added to
 
     Notes
     -----

@@ -53,7 +53,10 @@ EXPONENTS = {Law.INVERSE: 0.5, Law.CAUCHY: 1.0, Law.SQUARED_CAUCHY: 2.0}
 
 
 def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> list[Float64]:
-    """Values of a law at squared distances ``s``, and of its first ``count`` derivatives by ``s``."""
+    """Values of a law at squared distances ``s``, and of its first ``count`` derivatives by ``s``.
+
+    The list has ``count + 1`` arrays of the shape of ``s``; ``shift`` is a number or broadcasts with ``s``.
+    """
     if law == Law.GAUSSIAN:
         first = np.exp(shift - s * scale)
         return [first * (-scale) ** k for k in range(count + 1)]
@@ -65,7 +68,7 @@ def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> l
 
 
 def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
-    """Values of a law at squared distances ``s``."""
+    """Values of a law at squared distances ``s``; ``shift`` is a number or broadcasts with ``s``."""
     if law in SMOOTH:
         return derivatives(law, s, scale, shift, 0)[0]
     d = np.sqrt(s)
@@ -82,7 +85,7 @@ def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
 
 
 def at_zero(law: int, scale: float) -> float:
-    """Value of a law at distance 0, without the shift."""
+    """Value of a law at distance 0, for a shift of 0; 0 where it would be infinite."""
     if law not in EXPONENTS:
         return 1.0
     return scale ** -EXPONENTS[Law(law)] if scale else 0.0

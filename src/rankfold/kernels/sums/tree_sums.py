@@ -44,7 +44,7 @@ NODE_COST = 2
 """Cost of a far node, in sources that take as long."""
 
 NEAREST, FARTHEST = 1e-60, 1e60
-"""Squares of reaches between which derivatives of third order are finite numbers."""
+"""Squares of reaches between which derivatives of third order are finite numbers; beyond no node is far."""
 
 Visit = tuple[int, int]
 """A node, and how it is summed: ``PLACE``, ``FAR`` or ``NEAR``."""
@@ -117,7 +117,7 @@ class Way(NamedTuple):
     """Order of the polynomial of far nodes, one of ``ORDERS``."""
 
     cutoff: float
-    """Share of a sum that far sources which are left out may have."""
+    """Largest share of a sum that sources may have which are left out since they are far."""
 
 
 @kernel
@@ -167,7 +167,7 @@ def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, ou
 
 
 def weight_limit(sources: Sources, way: Way) -> float:
-    """Logarithm of the cutoff over the sum of all weights' magnitudes; -inf without a cutoff.
+    """Logarithm of ``cutoff`` divided by the sum of the magnitudes of all weights; -inf without a cutoff.
 
     Added to the least of ``floors``, it is the logarithm of the law below which sources are left out.
     """
@@ -178,7 +178,10 @@ def weight_limit(sources: Sources, way: Way) -> float:
 def _sum_run(
     sources: Sources, groups: Groups, way: Way, rows: slice, visits: list[Visit], out: Float64
 ) -> Int64:
-    """Write the sums at targets ``rows`` into ``out``; returns their numbers of pairs, as for ``counts``."""
+    """Write the sums at targets ``rows`` into ``out``; returns their row (2,) of ``counts``.
+
+    ``visits`` lists the nodes to sum.
+    """
     group, shifts = groups.targets[rows], groups.shifts[rows]
     total, here, counts = np.zeros((len(group), out.shape[1])), -groups.own[rows], np.zeros(2, np.int64)
     for node, kind in visits:
@@ -196,7 +199,10 @@ def _sum_run(
 
 
 def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visit]:
-    """List the nodes that are summed at targets within ``box``, and how: see ``Visit``."""
+    """List the nodes that are summed at targets within ``box``, (2, d), and how: see ``Visit``.
+
+    Sources for which the logarithm of the law is below ``least`` are left out, if the law decays.
+    """
     visits, node = [], 0
     while node < len(sources.nodes):
         low, high = sources.boxes[node]
@@ -226,7 +232,10 @@ def _cost(sources: Sources, visits: list[Visit]) -> int:
 
 
 def _is_left_out(way: Way, s: float, least: float) -> bool:
-    """True if no source of a node counts at a group of targets; their boxes are ``sqrt(s)`` apart."""
+    """True if no source of a node counts at a group of targets; their boxes are ``sqrt(s)`` apart.
+
+    ``least`` is the logarithm of the law below which a source of a decaying law does not count.
+    """
     if way.law == Law.GAUSSIAN:
         return -s * way.scale < least
     if way.law == Law.EXPONENTIAL:
@@ -235,7 +244,10 @@ def _is_left_out(way: Way, s: float, least: float) -> bool:
 
 
 def _is_far(way: Way, s: float, radius: float) -> bool:
-    """True if a node may be summed by its moments; ``s`` and ``radius`` are squares."""
+    """True if a node may be summed by its moments.
+
+    ``s`` is the square of the distance of its center from the targets' box, ``radius`` that of its radius.
+    """
     if way.law not in SMOOTH or not way.opening or not s:
         return False
     square, scale = way.opening * way.opening, way.scale

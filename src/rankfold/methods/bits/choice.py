@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
 FEW_WORDS, WORDS_PER_SHARE = 14.0, 7.0
-"""Packed words that are counted in the time that two lists of members take: so many for any two lists, and so
-many for each member that both hold."""
+"""Time to compare two lists of members, in numbers of packed words that are counted meanwhile: for any two
+lists, and in addition for each member that both hold."""
 
 
 def finds_sets(task: Neighbors) -> bool:

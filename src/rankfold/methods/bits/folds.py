@@ -53,7 +53,7 @@ class NearestBits(BlockFold[BitRows]):
 
     @property
     def pair_flops(self) -> float:
-        """Cost of counting the shared bits of a pair of rows, in operations of a product."""
+        """Time to count the shared bits of a pair of rows, in floating-point operations of a product."""
         return WORD_FLOPS * self.left.words
 
     def measure(self, row: int, other: int) -> float:
@@ -67,7 +67,8 @@ class NearestBits(BlockFold[BitRows]):
     ) -> None:
         """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
-        ``other_state`` is None if the other block has no lists of its own.
+        ``block`` and ``other`` are the numbers of the two blocks, ``state`` and ``other_state`` their lists.
+        ``other_state`` is None if the other block has no lists of its own, or is the held one itself.
         """
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_bits(
@@ -104,7 +105,8 @@ class NearestSets(SparseFold):
     ) -> None:
         """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
-        ``other_state`` is None if the other block has no lists of its own.
+        ``block`` and ``other`` are the numbers of the two blocks, ``state`` and ``other_state`` their lists.
+        ``other_state`` is None if the other block has no lists of its own, or is the held one itself.
         """
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_sets(
@@ -121,7 +123,10 @@ class NearestSets(SparseFold):
 
 @functools.cache
 def warm_sets(way: str, index: np.dtype[Any]) -> None:
-    """Compile the loops for packed ``"bits"``, or for ``"sets"`` whose columns are of type ``index``."""
+    """Compile the loops for packed bits, if ``way`` is ``"bits"``, or for lists of members, if ``"sets"``.
+
+    ``index`` is the type of the columns in lists of members.
+    """
     rows = 4
     one, two = (
         Lists(np.full((rows, 2), np.inf), np.full((rows, 2), EMPTY), np.zeros(1, np.int64)) for _ in "xy"

@@ -38,12 +38,12 @@ class BitReader:
 
     @property
     def bits(self) -> int:
-        """Columns of a row, one bit each."""
+        """Number of columns of a row, one bit each."""
         return self.source.shape[1] * (8 if self.packed else 1)
 
     @property
     def words(self) -> int:
-        """64-bit words of a packed row."""
+        """Number of 64-bit words of a packed row."""
         return words_of(self.bits)
 
     @property
@@ -75,7 +75,7 @@ class BitReader:
 
     @property
     def _step(self) -> int:
-        """Rows that are packed at a time."""
+        """Number of rows that are packed at a time."""
         return max(1, STEP_BYTES // self.source.shape[1])
 
     def read(self, start: int, stop: int) -> BitRows:
@@ -94,7 +94,10 @@ class BitReader:
         return BitRows(start, self.bits, words, sizes)
 
     def _pack(self, raw: Array, into: npt.NDArray[np.uint8], start: int) -> None:
-        """Pack some rows, the first of them ``start``, into the bytes of their words."""
+        """Pack rows ``raw``, of which the first has the number ``start``, into the bytes of their words.
+
+        These are ``into`` (rows, bytes), which is written.
+        """
         if self.packed:
             into[:, : raw.shape[1]] = raw
             return
@@ -123,7 +126,10 @@ class SetReader(SparseReader):
         return False
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """Additional bytes while ``rows`` rows of ``stored`` entries are read and zeros removed."""
+        """Additional bytes while ``rows`` rows of ``stored`` entries in all are read and zeros removed.
+
+        ``longest`` is the largest number of entries of a row.
+        """
         return SparseReader.read_bytes(self, rows, stored, longest) + FILTER_BYTES * stored
 
     def read(self, start: int, stop: int) -> SparseRows:
@@ -150,7 +156,7 @@ class SetReader(SparseReader):
 
 
 def _increases(stored: Csr) -> bool:
-    """True if columns of every row increase."""
+    """True if the columns of the entries of every row increase."""
     falls = np.flatnonzero(stored.indices[1:] <= stored.indices[:-1]) + 1
     firsts = np.asarray(stored.indptr) - int(stored.indptr[0])
     return bool(np.isin(falls, firsts).all())

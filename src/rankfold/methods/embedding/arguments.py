@@ -1,4 +1,4 @@
-"""Arguments of the measures of an embedding: types, defaults and limits."""
+"""Arguments of the measures of an embedding, and of initial positions: types, defaults and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EUCLIDEAN = "euclidean"
 
 SPECTRAL, RANDOM, PCA, CUSTOM = "spectral", "random", "pca", "custom"
 INITS = (SPECTRAL, RANDOM, PCA, CUSTOM)
-"""Initial positions of rows of an embedding; the last is for callers who give positions, not a name."""
+"""Names of initial positions of an embedding; the last is for callers who give positions, not a name."""
 
 StartMatrix = Annotated[
     str | None,
@@ -43,7 +43,7 @@ Seed = Annotated[int, Argument("key of the rows that are looked at", least=0, be
 
 @dataclass(frozen=True, slots=True)
 class TrustworthinessArguments:
-    """Neighbors, sampled rows, and metric of ranks in the data, for ``rankfold.trustworthiness``."""
+    """Arguments of ``rankfold.trustworthiness``; ``metric`` ranks rows of the data."""
 
     k: Count = DEFAULT_K
     metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
@@ -55,7 +55,7 @@ class TrustworthinessArguments:
 
 @dataclass(frozen=True, slots=True)
 class ContinuityArguments:
-    """Neighbors, sampled rows, and metric of neighbors in the data, for ``rankfold.continuity``."""
+    """Arguments of ``rankfold.continuity``; ``metric`` is the one to find neighbors in the data by."""
 
     k: Count = DEFAULT_K
     metric: SearchMetric = EUCLIDEAN
@@ -65,7 +65,7 @@ class ContinuityArguments:
 
 @dataclass(frozen=True, slots=True)
 class PreservationArguments:
-    """Arguments of ``rankfold.neighborhood_preservation``."""
+    """Arguments of ``rankfold.neighborhood_preservation``, which describes them."""
 
     k: Annotated[
         int | None,

@@ -22,7 +22,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 
 START_TOL = 1e-2
-"""Tolerance of the first principal components, which are only initial positions."""
+"""Tolerance of the principal components that are only initial positions of a layout."""
 
 
 def matrix_to_begin_at(init: object, matrix: object, source: Source, metric: object) -> object:
@@ -55,7 +55,7 @@ def matrix_to_begin_at(init: object, matrix: object, source: Source, metric: obj
 
 
 def require_matrix(init: str, matrix: object) -> None:
-    """Raise ``InputError`` if init ``pca`` has no matrix, or if a matrix is given for another init."""
+    """Raise ``InputError`` if ``init`` is pca and there is no matrix, or if there is one for another init."""
     if init == PCA and matrix is None:
         raise InputError(
             "init pca is of the matrix that neighbors are of, and their lists or graph do not have its rows: "
@@ -102,21 +102,21 @@ def start_at_components(matrix: object, rows: int, n_components: int, seed: int)
 
 @dataclass(frozen=True, slots=True)
 class FirstComponents:
-    """Task of finding the principal components that rows begin at; it wraps a task of ``pca``."""
+    """Task of the principal components that rows begin at; it wraps a task of ``pca``."""
 
     task: Task
 
     @property
     def source(self) -> Source:
-        """The matrix whose components are found."""
+        """The matrix whose components are computed."""
         return self.task.source
 
     def request(self) -> dict[str, Any]:
-        """Request of the wrapped task."""
+        """Return the request of the wrapped task."""
         return self.task.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the wrapped task."""
+        """Declare the arrays of the wrapped task."""
         return self.task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
@@ -124,7 +124,7 @@ class FirstComponents:
         return self.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Run the wrapped task; the error for equal rows explains what they mean for the embedding."""
+        """Run the wrapped task; if all rows are equal, the error says what that means for the embedding."""
         try:
             return self.task.work(run, fingerprint)
         except NoVarianceError as error:
@@ -132,7 +132,7 @@ class FirstComponents:
 
 
 def equal_rows(name: str) -> str:
-    """Message for a start by principal components of rows that are all the same."""
+    """Text of an error: rows of the matrix ``name`` are all the same, and have no principal components."""
     return (
         f"all rows of {name} are equal, so that they have no principal components to begin at, and an "
         "embedding nothing to show. Give rows that differ, or begin at random places, init='random' "

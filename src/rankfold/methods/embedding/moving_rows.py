@@ -37,7 +37,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
+"""Fewest rows of a chunk of the embedding; larger embeddings have ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
@@ -45,7 +45,7 @@ PART_ROWS = 1000
 """Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 PENDING_START: Any = object()
-"""Placeholder for initial positions that are not there yet when a plan is made."""
+"""Value of ``init`` when a plan is made, for initial positions that do not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,74 +53,82 @@ class MovingRows:
     """Task that moves all rows of an embedding in rounds, by the graph of their neighbors."""
 
     source: Source
-    """What the graph is made of, or its weights."""
+    """Matrix of the distances that the graph is made of, or the graph itself, if it is given."""
 
     edges: int
-    """Number of edges of the graph, at most."""
+    """Upper bound on the number of edges of the graph, counted in both directions."""
 
     parameters: Any
-    """Arguments of the method; ``init`` is a name."""
+    """Arguments of the method, such as ``UmapArguments``; ``init`` is a name, never positions."""
 
     given: Float64 | None = None
-    """Initial positions given by the caller; None if there are none."""
+    """(rows or fewer, dimensions) initial positions given by the caller; None if there are none."""
 
     graph: Path | None = None
-    """Path of the graph; None before it is made."""
+    """Path of the result that holds the graph; None before it is made."""
 
     made_by: Mapping[str, Any] | None = None
     """Request of the task that makes the graph; None if the graph is given."""
 
     start: Path | None = None
-    """Path of a result to begin at: eigenvectors of the graph, or principal components; else None."""
+    """Path of a result with initial positions: eigenvectors of the graph, or principal components. None
+    without."""
 
     matrix: str = ""
-    """Fingerprint of the matrix of the principal components; empty without these."""
+    """Fingerprint of the matrix whose principal components are initial positions; empty without these."""
 
     kind: ClassVar[str]
     phase: ClassVar[str]
-    """Name of the pass that makes the rounds."""
+    """Name of the pass that makes the rounds, in plans and progress."""
 
     round_word: ClassVar[str]
-    """Word for a round that moves all rows."""
+    """Word in plans for a round that moves all rows: ``"epoch"`` or ``"step"``."""
 
     # What a method says ---------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def method(self) -> str:
-        """Name of the algorithm."""
+        """Name of the algorithm, for plans and facts."""
 
     @property
     @abstractmethod
     def rounds(self) -> int:
-        """Number of rounds that move all rows."""
+        """Number of rounds, each of which moves all rows."""
 
     @property
     def moved_columns(self) -> int:
-        """Numbers of a row that processes exchange in a round."""
+        """Values per row that processes exchange in a round."""
         return self.width
 
     @property
     def written_columns(self) -> int:
-        """Numbers of a row in the result."""
+        """Values per row of the result."""
         return self.width
 
     @property
     @abstractmethod
     def checkpoint_columns(self) -> int:
-        """Numbers of a row in a checkpoint."""
+        """Values per row of a checkpoint."""
 
     @abstractmethod
     def flops(self, parts: int) -> float:
-        """Operations, in equivalent time, of all rounds by ``parts`` processes together."""
+        """Estimated floating-point operations that take as long as all rounds.
+
+        They are those of all ``parts`` processes together.
+        """
 
     @abstractmethod
     def memory_bytes(self, parts: int) -> int:
-        """Memory of each of ``parts`` processes."""
+        """Bytes planned for each of ``parts`` processes that share the rows."""
 
     @abstractmethod
     def memory_details(self, share: str, parts: int) -> str:
-        """Return what the memory of each of ``parts`` processes is for; ``share`` stands behind edges."""
+        """Return text for the plan: what the memory of each process is for, with the bytes of each use.
+
+        ``parts`` is the number of processes. ``share`` is text that is put behind the bytes of edges, such as
+        ``" in each of 3 processes"``; empty for a single one.
+        """
 
     # The same for all -----------------------------------------------------------------------------
 
@@ -131,21 +139,21 @@ class MovingRows:
 
     @property
     def width(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions of the embedding."""
         return int(self.parameters.n_components)
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk of the result."""
+        """Rows of a chunk of the embedding."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     def embedding(self) -> Output:
-        """Return the array of positions."""
+        """Declare the array ``embedding`` of the result: positions (rows, width) in float32."""
         shape, chunks = (self.rows, self.width), count(self.rows, self.chunk_rows)
         return Output("embedding", shape, np.dtype(np.float32), chunks)
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of the rounds, for the processes that rows are split among."""
+        """Plan of the rounds, with rows split among as many processes as are of use."""
         parts = self.parts(budget.workers)
         share = f" in each of {parts} processes" * (parts > 1)
         details = [("memory", self.memory_details(share, parts))]
@@ -169,7 +177,7 @@ class MovingRows:
         return plan_task(task_facts, self, budget)
 
     def arrange(self, budget: Budget) -> FittedSweeps:
-        """Arrange one pass, by processes that share the edges, each with all of its threads."""
+        """Arrange one pass, by processes that share the rows, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self.memory_bytes(parts), budget.threads * parts
         sweep = Pass(
@@ -189,25 +197,28 @@ class MovingRows:
         return FittedSweeps((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
-        """Number of processes that rows are split among, of ``workers`` available."""
+        """Number of processes that rows are split among, at most ``workers`` and at least 1."""
         return max(1, min(workers, self.rows // PART_ROWS))
 
     def processes(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
+        """Range of numbers of processes: from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self.memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
 
     def share_of_edges(self, parts: int) -> int:
-        """Return the most edges in one of ``parts`` processes: its share, and one more row at its border."""
+        """Return an upper bound on the edges of one of ``parts`` processes.
+
+        This is an equal share, and the edges of one more row at its border.
+        """
         return min(self.edges, self.edges // parts + self.rows * (parts > 1))
 
     def _exchange_bytes(self, parts: int) -> int:
-        """Bytes of positions that a process receives from the others in a round."""
+        """Bytes of positions that each of ``parts`` processes receives from the others in a round."""
         return 4 * self.rows * self.moved_columns * (parts - 1) // parts
 
     def write_embedding(self, run: Run, positions: Float32) -> None:
-        """Write the last positions into the result."""
+        """Write ``positions`` (rows, width) into the result as ``embedding``."""
         shape, chunk = (self.rows, self.width), (self.chunk_rows, self.width)
         array = create_output(run.result, "embedding", shape, np.float32, chunk)
         write_whole_chunks(array, positions, (0, self.rows), (0, self.width))
@@ -220,7 +231,7 @@ Arguments = TypeVar("Arguments", bound=Any)
 def named_start(
     arguments: Arguments, matrix: object, result: Result, rows: int, others: str
 ) -> tuple[Arguments, Float64 | None]:
-    """Arguments of a task whose start has a name, and the initial positions that a caller gave, or None.
+    """Arguments of a task with a name for ``init``, and the initial positions that a caller gave, or None.
 
     Parameters
     ----------
@@ -229,9 +240,17 @@ def named_start(
     matrix : object
         Matrix of the principal components to begin at, or None.
     result : Result
-        Lists or graph of ``rows`` rows, whose names sort the positions.
+        Lists of neighbors or graph. If its rows have names, given positions are sorted like these.
+    rows : int
+        Number of rows that are laid out.
     others : str
         Kinds of results to begin at, for a message.
+
+    Returns
+    -------
+    arguments
+        Copy with the name of ``init``, ``"custom"`` for positions, and without ``matrix`` and ``quality``.
+    positions : (rows or fewer, dimensions) float64, or None
     """
     init: object = arguments.init
     is_name = is_word(init, INITS)

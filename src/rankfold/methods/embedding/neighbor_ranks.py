@@ -39,30 +39,31 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 OPEN = 0.05
-"""Share of pairs left open by bounds above which products are made in float64."""
+"""Share of pairs of rows that bounds by float32 products leave open, above which products are made in
+float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows that are held in memory together; a process reads them once for all its threads."""
+    """Rows ``start:stop`` that are held in memory together; a process reads them once for all its threads."""
 
     reader: BlockReader
     start: int
     stop: int
     name: str
-    """Key by which the threads of a process find rows that are in memory; unique to a run and these rows."""
+    """Key by which threads of a process find the group if it is in memory; unique to a run and these rows."""
 
     @property
     def count(self) -> int:
-        """Number of rows."""
+        """Number of rows of the group."""
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
-        """Bytes of the rows, and of reading ``step`` of them at a time."""
+        """Bytes of the rows in memory, and of reading ``step`` of them at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
     def rows(self, step: int) -> ResidentRows:
-        """The rows in memory; they are read, ``step`` at a time, unless another thread has done so."""
+        """The rows in memory; reads them, ``step`` at a time, unless another thread has done so."""
         with _LOCK:
             resident = _RESIDENT_ROWS.get(self.name)
             if resident is None:
@@ -81,7 +82,7 @@ class RowGroup:
 
 @dataclass(slots=True, weakref_slot=True)
 class ResidentRows:
-    """Rows that several threads read."""
+    """Rows in memory that threads of a process share, as long as one of them refers to these."""
 
     rows: Rows
 
@@ -92,10 +93,10 @@ _RESIDENT_ROWS: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakVal
 
 @dataclass(frozen=True, slots=True)
 class GatherRows(DeclaredFold):
-    """Fold that writes some rows of a matrix to a store of their own."""
+    """Fold that writes ``source``, which are some rows of a matrix, to a store of their own at ``path``."""
 
     cut: Cut
-    """Panels (rows read at once), which are whole chunks of the new store."""
+    """Panels (rows read at once) of ``source``, which are whole chunks of the new store."""
 
     source: Source
     path: Path
@@ -112,23 +113,28 @@ class GatherRows(DeclaredFold):
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes: the last chunk, filled up to its full length, and buffers for reading."""
+        """Additional bytes of a step: the last chunk filled up to full length, and buffers to read."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read rows ``start:stop`` into the buffer."""
+        """Read rows ``start:stop`` of ``source`` into ``work.rows``."""
         self.source.read_into(work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write rows ``start:stop`` from the buffer to the new store, and count them."""
+        """Write rows ``start:stop`` from ``work.rows`` to the new store, and count them in ``state``."""
         write_whole_chunks(self.path, work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
         state["rows"] += stop - start
 
 
 @dataclass(slots=True)
 class RankWorkspace:
-    """Held rows, buffers of the passing rows, and device of a segment (the unit of work of a worker)."""
+    """Held rows, buffers of the passing rows, and device of a segment (the unit of work of a worker).
+
+    ``thresholds`` are the arrays of the file ``MeetRows.thresholds``, ``now`` is the panel that passes,
+    ``shift`` (d,) is subtracted from rows before products or None, and ``room`` holds the buffers of
+    ``array``.
+    """
 
     resident: ResidentRows
     rows: Rows
@@ -148,7 +154,7 @@ class RankWorkspace:
     room: dict[str, Array] = field(default_factory=dict)
 
     def array(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
-        """Return an uninitialized array in the buffer of this name and type, which is reused."""
+        """Return an uninitialized array, in the reused buffer for this name and type."""
         key, size = f"{name} {np.dtype(dtype).name}", shape[0] * shape[1]
         if key not in self.room or self.room[key].size < size:
             self.room[key] = aligned_empty((size,), dtype)
@@ -161,17 +167,18 @@ class RankWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class MeetRows:
-    """Base of both folds: a group of rows stays in memory while all rows of a matrix pass by in panels."""
+    """Base of two folds: a group of rows stays in memory while all rows of a matrix pass by in panels."""
 
     cut: Cut
     passing: BlockReader
     group: RowGroup
     thresholds: Path
-    """Path of a file with the neighbors of the held rows, or with their distances: see the subclasses."""
+    """Path of a file with arrays on the neighbors of the held rows: see the subclasses."""
 
     k: int
     by_lanes: bool
-    """True if products bound distances; exact ones are sums by lanes: see ``kernels/neighbors/lists.py``."""
+    """True if matrix products bound distances, and exact distances are sums by lanes, see
+    ``kernels/neighbors/lists.py``; False if all pairs are measured element by element."""
 
     row_seconds: float
     precise: bool = False
@@ -179,7 +186,7 @@ class MeetRows:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of one segment besides the held rows."""
+        """Bytes of one segment (unit of work of a worker), besides the held rows."""
         tall = self.cut.panel_rows
         names = self.group.count * self.k * 8 * 8
         return self.passing.memory_bytes(tall) + self.passing.read_bytes(tall) + names + self._tiles
@@ -190,7 +197,7 @@ class MeetRows:
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes that the threads of a process share: the held rows."""
+        """Bytes of the held rows, which the threads of a process share."""
         return self.group.memory_bytes(self.cut.panel_rows)
 
     @property
@@ -223,7 +230,7 @@ class MeetRows:
         )
 
     def read(self, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel of passing rows, and bring it to the device."""
+        """Read the passing rows ``start:stop`` into ``work.now``, on the device of ``work``."""
         work.now = None
         rows = self.passing.read(work.passing, start, stop, 0)
         work.now, work.largest = _bring(work.device, rows), float(rows.norms.max())
@@ -231,18 +238,18 @@ class MeetRows:
 
 @dataclass(frozen=True, slots=True)
 class MeasureThresholds(MeetRows):
-    """Fold that measures the distances of held rows from their given neighbors.
+    """Fold that measures the distances of the held rows from their given neighbors.
 
-    The file ``thresholds`` has ``passing``, the sorted indices of these neighbors among the passing rows, and
-    ``places``, the index of each in the flat array of distances, (rows * k,).
+    The file ``thresholds`` has ``passing``, (rows * k,) sorted indices of these neighbors among the passing
+    rows, and ``places``, the index of each in the flat array of distances, (rows * k,).
     """
 
     def start(self) -> State:
-        """``keys`` (rows * k,): distances, infinite until they are measured."""
+        """Sums of a stream: ``keys`` (rows * k,), distances, infinite until they are measured."""
         return {"keys": np.full(self.group.count * self.k, np.inf)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Measure the distances of held rows from their neighbors in rows ``start:stop``."""
+        """Write distances of held rows from their neighbors among rows ``start:stop`` to ``state``."""
         rows, resident_rows = work.now, work.resident.rows
         assert rows is not None  # noqa: S101 - read came before
         neighbors = work.thresholds["passing"]
@@ -260,16 +267,16 @@ class MeasureThresholds(MeetRows):
         )
 
     def merge(self, total: State, other: State) -> None:
-        """Take the smaller of two: each distance is measured in one stream, and infinite in others."""
+        """Lower ``total`` to ``other``: a distance is measured in one stream, and infinite in others."""
         np.minimum(total["keys"], other["keys"], out=total["keys"])
 
 
 @dataclass(frozen=True, slots=True)
 class CountNearer(MeetRows):
-    """Fold that counts, for each neighbor (threshold) of each held row, the rows before it by distance.
+    """Fold that counts, for each neighbor (threshold) of each held row, the rows that are nearer to the row.
 
     The file ``thresholds`` has ``keys`` (values that order rows as distances do) and ``ids`` of neighbors,
-    (rows, k) sorted, and ``own``, the ids of the held rows.
+    (rows, k) sorted, and ``own`` (rows,), the ids of the held rows. An id is a row number of the matrix.
     """
 
     @property
@@ -284,9 +291,7 @@ class CountNearer(MeetRows):
 
     @property
     def device_bytes(self) -> int:
-        """Upper bound on the memory of a device: held and passing rows as stored and as multiplied,
-        thresholds, counts and products.
-        """
+        """Upper bound on bytes on a device: rows, stored and multiplied, thresholds, counts, products."""
         columns, (resident, passing) = self.passing.columns, (self.group.count, self.cut.panel_rows)
         row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8
         names = resident * (3 * 8 * self.k + 8)
@@ -305,7 +310,7 @@ class CountNearer(MeetRows):
         return {"counts": np.zeros((self.group.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Add to the counts of each threshold the rows ``start:stop`` that come before it."""
+        """Add to ``state``, for each threshold, the number of rows ``start:stop`` that come before it."""
         rows = work.now
         assert rows is not None  # noqa: S101 - read came before
         if not self.by_lanes:
@@ -328,12 +333,12 @@ class CountNearer(MeetRows):
         work.device.holds(few.all(), work.be_precise)
 
     def merge(self, total: State, other: State) -> None:
-        """Add the counts of two streams."""
+        """Add the counts ``other`` of one stream to ``total``, in place."""
         total["counts"] += other["counts"]
         total["measured"] += other["measured"]
 
     def _measure(self, state: State, work: RankWorkspace, rows: Rows) -> None:
-        """Measure and count all pairs, for metrics that products do not bound."""
+        """Measure all pairs with the passing ``rows`` and count them, where products bound no distance."""
         for top in range(0, len(rows), TILE[1]):
             others = rows.part(top, min(len(rows), top + TILE[1]))
             for start in range(0, len(work.rows), TILE[0]):
@@ -349,14 +354,14 @@ class CountNearer(MeetRows):
 
 
 def _bring(device: Device, rows: Rows) -> Rows:
-    """Bring rows to a device, with the copy that is multiplied."""
+    """Copy rows to a device, with the copy of them that is multiplied."""
     raw, norms, scale = (device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     copy = raw if rows.copy is rows.raw else None if rows.copy is None else device.bring(rows.copy)
     return Rows(rows.first, raw, copy, norms, scale)
 
 
 def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that rank rows by the metric of a request once."""
+    """Run the compiled loops that rank rows of type ``dtype`` by the metric of ``request`` once."""
     _warm_ranks(dtype, way_of(request["metric"], shape[1]))
 
 

@@ -25,12 +25,13 @@ from rankfold.pipeline.planning.planner import FittedSweeps, FixedSweeps, TaskFa
 from rankfold.pipeline.storage.result import Result
 
 COMPARED_BYTES = 8 * 2**20
-"""Bytes of neighbor lists that are compared at a time."""
+"""Bytes of neighbor lists, of both results, that are compared at a time."""
 
 
 def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float]:
-    """Mean share of the first k neighbors of a row that two results of ``knn`` have in common, and its
-    standard error. The error takes the rows as a sample of a larger population.
+    """Mean share of the first k neighbors of a row that two results of ``knn`` have in common.
+
+    Returns it with its standard error, which takes the rows as a sample of a larger population.
 
     Notes
     -----
@@ -45,7 +46,7 @@ def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float
 
 
 def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]:
-    """Mean share of common neighbors and its standard error.
+    """Mean share of common neighbors over ``rows`` rows of k neighbors each, and its standard error.
 
     ``total`` is the sum over rows of how many of the k neighbors are common, ``squares`` the sum of the
     squares of these counts.
@@ -55,7 +56,7 @@ def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]
 
 
 def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the number of neighbors that the lists of each row share, some rows at a time."""
+    """Yield, some rows at a time, (r,) numbers of the first k neighbors that both results share."""
     height = results[0].indices.shape[1] + results[1].indices.shape[1]
     step = max(1, COMPARED_BYTES // (8 * height))
     for start in range(0, rows, step):
@@ -72,7 +73,7 @@ def count_common(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) ->
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Task of comparing two results of ``knn`` of the same rows."""
+    """Task of comparing the first k neighbors of each row in two results of ``knn`` of the same rows."""
 
     first: Result
     second: Result
@@ -80,7 +81,10 @@ class Comparison:
 
     @classmethod
     def of(cls, first: Result, second: Result, k: object) -> Comparison:
-        """Check the results and make the task; raises ``InputError`` if they cannot be compared."""
+        """Check the results and make the task, with all neighbors that both have if ``k`` is None.
+
+        Raises ``InputError`` if they cannot be compared.
+        """
         for each in (first, second):
             if each.attrs["kind"] not in PRESERVATION.results:
                 raise InputError(f"{each.path} is the result of {each.attrs['kind']}: give two of knn")
@@ -98,16 +102,16 @@ class Comparison:
 
     @property
     def source(self) -> Source:
-        """Neighbor indices of the first result, (rows, k) or wider."""
+        """Row numbers of the neighbors in the first result, (rows, k) or wider."""
         return self.first.matrix("indices")
 
     @property
     def other(self) -> Source:
-        """Neighbor indices of the second result, (rows, k) or wider."""
+        """Row numbers of the neighbors in the second result, (rows, k) or wider."""
         return self.second.matrix("indices")
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the measure besides the first result, for JSON."""
+        """Everything besides the first result that determines the measure, as JSON types."""
         return {"kind": "neighborhood_preservation", "k": self.k, "second": self.other.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
@@ -127,8 +131,9 @@ class Comparison:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Compare the neighbor lists; returns the facts (metadata) of the result, with ``value`` and
-        ``standard_error``.
+        """Compare the neighbor lists; returns the facts (metadata) of the result.
+
+        Among these are ``value``, the mean share in common, and ``standard_error``.
         """
         value, error = share_in_common(self.first, self.second, self.k)
         facts = {
@@ -144,6 +149,6 @@ class Comparison:
 def preservation_task(
     first: Result | str | Path, second: Result | str | Path, arguments: PreservationArguments
 ) -> Comparison:
-    """Make the task of ``rankfold.neighborhood_preservation``."""
+    """Make the task of ``rankfold.neighborhood_preservation`` for two results of knn or their paths."""
     one, two = (each if isinstance(each, Result) else Result(each) for each in (first, second))
     return Comparison.of(one, two, arguments.k)

@@ -39,13 +39,13 @@ from rankfold.pipeline.storage.result import Result
 Int64 = npt.NDArray[np.int64]
 
 EMBEDDING = "embedding"
-"""Name of the array that is measured."""
+"""Name of the array of a result that is measured."""
 
 K = 15
-"""Number of neighbors in the measures, if there are enough rows."""
+"""Number of neighbors of each row that the measures compare, if there are enough rows."""
 
 BLOCK = 2**18
-"""Neighbors that are compared at a time, of both lists of some rows."""
+"""Number of neighbors that are compared at a time, counted in both lists of some rows."""
 
 MADE, NEAR_IN_PICTURE, NEAR_IN_DATA = "made", "near-in-embedding", "near-in-data"
 RANKS = ("trustworthiness", "continuity")
@@ -53,7 +53,10 @@ RANKS = ("trustworthiness", "continuity")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEmbedding:
-    """Last task of a chain: copies an embedding into the result, and adds the measures of its quality."""
+    """Last task of a chain: copies an embedding into the result, and adds the measures of its quality.
+
+    ``made`` is the task that makes the embedding.
+    """
 
     made: Task
     identity: dict[str, Any]
@@ -69,11 +72,11 @@ class MeasuredEmbedding:
         return self.made.source
 
     def request(self) -> dict[str, Any]:
-        """Identity of the embedding and its measures."""
+        """Return ``identity``: everything that determines embedding and measures, as JSON types."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the embedding."""
+        """Declare the arrays of the result: those of the embedding."""
         return self.made.outputs()
 
     def plan(self, budget: Budget) -> Plan:
@@ -90,7 +93,7 @@ class MeasuredEmbedding:
         return plan_task(task_facts, FixedSweeps(fitted), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Copy the embedding into ``run.result``, and return its facts with the measures."""
+        """Copy the embedding into ``run.result``; returns its facts (metadata) with the measures."""
         assert self.results is not None  # noqa: S101 - only a plan is made without
         made = Result(self.results[MADE])
         made.require_whole(sums=True)
@@ -115,6 +118,11 @@ class MeasuredEmbedding:
 def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[float, float]:
     """Share of neighbors in the embedding that are neighbors in the data, a mean over the sampled rows.
 
+    Parameters
+    ----------
+    first, second : EmbeddingQuality
+        Trustworthiness and continuity, with lists of neighbors in the embedding and in the data.
+
     Returns
     -------
     share, standard_error : float
@@ -131,7 +139,7 @@ def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[
 
 
 def _copy(made: Result, name: str, result: Path) -> None:
-    """Copy an array into another result, a chunk of rows at a time."""
+    """Copy the array ``name`` of ``made`` into the result at path ``result``, a chunk of rows at a time."""
     array = made[name]
     chunk = tuple(getattr(array, "chunks", array.shape))
     path = create_output(result, name, array.shape, array.dtype, chunk)
@@ -143,7 +151,10 @@ def _copy(made: Result, name: str, result: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Tasks of trustworthiness and continuity, for an embedding that is not made yet."""
+    """Tasks of trustworthiness and continuity, for an embedding that is not made yet.
+
+    ``data`` is the matrix that was embedded, ``metric`` the one by which its rows are neighbors.
+    """
 
     trustworthiness: EmbeddingQuality
     continuity: EmbeddingQuality
@@ -152,10 +163,9 @@ class Measures:
 
     @classmethod
     def of(cls, data: Source, embedding: Source, metric: str, seed: int) -> Measures:
-        """Make the tasks for a matrix and an embedding, with the default number of sampled rows.
+        """Make the tasks for a matrix and its embedding, with the default number of rows drawn by ``seed``.
 
-        If neighbors were found by given distances, rows of the matrix are compared by Euclidean
-        ones.
+        If ``metric`` is ``"precomputed"``, rows of the matrix are compared by Euclidean distances.
         """
         metric = EUCLIDEAN if metric == PRECOMPUTED else metric
         k = max(1, min(K, (data.shape[0] - 1) // 2))
@@ -168,20 +178,26 @@ class Measures:
         return cls(trust, ranks(RANKS[1], embedding, data, EUCLIDEAN), data, metric)
 
     def identity(self) -> list[Any]:
-        """Facts that identify the measures, for JSON."""
+        """Parameters that determine the measures, in a fixed order, as JSON types."""
         asked = self.trustworthiness.parameters
         return [self.data.fingerprint(), asked.rows, asked.k, self.metric, asked.seed]
 
     def search(self, embedding: Source) -> Task:
-        """Task of searching for neighbors in the embedding."""
+        """Task that searches for the neighbors of the sampled rows in the embedding."""
         return self.trustworthiness.search(embedding, EUCLIDEAN)
 
     def trust(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Task of trustworthiness with the neighbors that were found in the embedding."""
+        """Task of trustworthiness, with the neighbors that were found in the embedding.
+
+        ``results`` are paths of the results of earlier links, by name.
+        """
         return with_lists(self.trustworthiness, results[NEAR_IN_PICTURE])
 
     def goes_on(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Task of continuity with the neighbors that were found in the data."""
+        """Task of continuity, with the neighbors that were found in the data.
+
+        ``results`` are paths of the results of earlier links, by name.
+        """
         there = dataclasses.replace(self.continuity, source=embedding_of(results))
         return with_lists(there, results[NEAR_IN_DATA])
 
@@ -198,12 +214,15 @@ class Measures:
 
 
 def embedding_of(results: Mapping[str, Path]) -> Source:
-    """Open the embedding that was made."""
+    """Open the embedding that was made; ``results`` are paths of results by name of link."""
     return open_source(f"{results[MADE]}::{EMBEDDING}")
 
 
 def measured_task(task: Task, neighbors: Result | None, x: object) -> Task:
-    """Add measures to the task of an embedding, by the matrix ``x``; the task as it is if ``x`` is None."""
+    """Add measures to the task of an embedding, by the matrix ``x``; the task as it is if ``x`` is None.
+
+    ``neighbors`` is a result of knn or a graph, whose metric is used; None for the Euclidean one.
+    """
     if x is None:
         return task
     metric = EUCLIDEAN if neighbors is None else metric_of(neighbors)

@@ -18,19 +18,19 @@ from rankfold.pipeline.errors import InputError
 Int64 = npt.NDArray[np.int64]
 
 DEFAULT_ROWS = 5000
-"""Number of sampled rows by default: the error is then some thousandth."""
+"""Number of sampled rows by default: the standard error is then some thousandth."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingQualityRequest:
-    """Parameters that a measure of neighborhoods depends on."""
+    """Parameters that trustworthiness or continuity depends on; ``of_rows`` is the number of all rows."""
 
     kind: str
     """The measure to compute: ``"trustworthiness"`` or ``"continuity"``."""
 
     k: int
     metric: str
-    """Metric by which rows are ranked."""
+    """Metric by which rows are ranked; neighbors may be found by another one."""
 
     rows: int
     """Number of sampled rows; ``of_rows`` if all rows are used."""
@@ -49,7 +49,11 @@ class EmbeddingQualityRequest:
         sample_rows: object,
         seed: object,
     ) -> EmbeddingQualityRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` if they cannot be measured."""
+        """Make a request from a caller's arguments; raises ``InputError`` if they cannot be measured.
+
+        ``rank_source`` is the matrix that ranks rows, ``neighbor_source`` the one that neighbors are found
+        in.
+        """
         count, (m, _) = integer("k", k), rank_source.shape
         if neighbor_source.shape[0] != m:
             raise InputError(
@@ -77,15 +81,15 @@ class EmbeddingQualityRequest:
 
     @property
     def code(self) -> int:
-        """Code of the metric in kernels."""
+        """Number of the metric in kernels: a ``Metric``."""
         return int(METRICS[self.metric])
 
     def sample(self) -> Int64 | None:
-        """Indices of the sampled rows, ascending; None if all rows are used."""
+        """(rows,) row numbers of the sampled rows, ascending; None if all rows are used."""
         return None if self.exact else draw_rows(self.of_rows, self.rows, self.seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters that identify the request, for JSON; also written to the facts of a result."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         fields = {"kind": self.kind, "k": self.k, "metric": self.metric, "rows": self.rows}
         return fields if self.exact else {**fields, "seed": self.seed}
 
@@ -107,7 +111,7 @@ def _count_rows(rows: object, most: int) -> int:
 
 
 def draw_rows(rows: int, count: int, seed: int) -> Int64:
-    """Draw ``count`` of ``rows`` rows without replacement, all such sets being equally likely; sorted.
+    """(count,) numbers of rows drawn from ``rows`` rows without replacement, all sets equally likely; sorted.
 
     Repeated rows are drawn again until there are enough, which favors no row. Memory follows ``count``: for
     more than half of the rows, the rows left out are drawn instead.

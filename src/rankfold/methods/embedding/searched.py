@@ -30,24 +30,25 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result
 
 EXACT_ROWS, EXACT_COLUMNS = 20_000, 15
-"""Neighbors are exact by default in matrices of at most this many rows, or at most this many columns."""
+"""A search finds exact neighbors by default in matrices of at most so many rows, or at most so many
+columns."""
 
 RECALL = 0.95
-"""Default recall of the search in matrices with more rows and more columns than that."""
+"""Default recall of a search in matrices with more rows and more columns than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Parameters of the search for neighbors in a matrix."""
+    """Parameters of the search for neighbors in a matrix; ``min_recall`` is None for the default."""
 
     k: int
-    """Neighbors of each row, itself not counted."""
+    """Number of neighbors of each row, itself not counted."""
 
     metric: str = EUCLIDEAN
     min_recall: float | None = None
 
     def task(self, source: Source, seed: int) -> Task:
-        """Check the search and make its task."""
+        """Check the search in ``source`` and make its task; ``seed`` is used if it is approximate."""
         rows, columns = source.shape
         if rows < 2:
             raise InputError(f"{source.name} has one row, which has no neighbors")
@@ -73,24 +74,27 @@ def is_result(neighbors: object) -> bool:
 
 
 def matrix_in(neighbors: object) -> Source | None:
-    """Open the matrix that is given in place of a result; None for a result, or the path of one."""
+    """Open the matrix ``neighbors``, given in place of a result; None for a result, or the path of one."""
     return None if is_result(neighbors) else open_source(neighbors)
 
 
 @dataclass(frozen=True, slots=True)
 class OfMatrix:
-    """Task on lists of neighbors, or on their graph, whose result names the matrix as its input."""
+    """Task on lists of neighbors, or on their graph, whose result names the matrix ``source`` as its input.
+
+    It wraps ``task``. ``identity`` is the request of the whole chain.
+    """
 
     task: Task
     source: Source
     identity: dict[str, Any]
 
     def request(self) -> dict[str, Any]:
-        """Identity of the task, including the search before it."""
+        """Return ``identity``: everything that determines the result, the search included, as JSON types."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the wrapped task."""
+        """Declare the arrays of the result: those of the wrapped task."""
         return self.task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
@@ -99,7 +103,7 @@ class OfMatrix:
         return dataclasses.replace(plan, shape=self.source.shape, dtype=self.source.dtype.name)
 
     def loops(self) -> dict[str, Any]:
-        """Facts besides the request that decide which Numba loops are compiled."""
+        """Facts besides the request that decide which loops are compiled: those of the wrapped task."""
         return self.task.loops() if hasattr(self.task, "loops") else {}
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
@@ -140,7 +144,10 @@ NEIGHBORS = "neighbors"
 
 
 def _of_matrix(task: Task, source: Source, identity: dict[str, Any]) -> Task:
-    """Wrap a task, or the last link of a chain, so that its result names the matrix as its input."""
+    """Wrap a task, or the last link of a chain, so that its result names ``source`` as its input.
+
+    ``identity`` is the request of the whole chain.
+    """
     if not isinstance(task, Chain):
         return OfMatrix(task, source, identity)
     *before, last = task.links
@@ -165,7 +172,7 @@ class SearchArguments(Protocol):
 
 
 def search_of(k: int, arguments: SearchArguments) -> Search:
-    """Make the parameters of a search from a caller's arguments; ``k`` does not count the row itself."""
+    """Make the parameters of a search for ``k`` neighbors of each row, itself not counted, from arguments."""
     if k < 1:
         raise InputError(f"n_neighbors={k + 1} counts each row itself: ask for 2 at least")
     metric = EUCLIDEAN if arguments.metric is None else str(arguments.metric)

@@ -29,19 +29,21 @@ Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
 STARTS = ("pca", "umap", "spectral", "diffusion_map", "isomap", "tsne")
-"""Methods from whose results initial positions are taken."""
+"""Methods whose results may hold initial positions."""
 
 WIDTH = 10.0
-"""Width of the box of initial positions."""
+"""Width, along each axis, of the box of initial positions."""
 
 NOISE = 1e-4
-"""Standard deviation of noise added to given positions: vertices in one place would stay together."""
+"""Standard deviation of noise added to given positions, in the box of width 10: vertices in one place would
+stay together."""
 
 
 def given_positions(init: object, rows: int, columns: int, wanted: Names | None = None) -> Float64:
     """Initial positions from a caller, (rows, columns) or fewer rows: an array, a result, or the path of one.
 
-    Positions with names, of a frame, a DataArray or a result, are sorted like the rows in ``wanted``.
+    ``wanted`` are the names of the rows that are laid out, or None: positions with names, of a frame, a
+    DataArray or a result, are sorted like these.
     """
     own = names_along(init, 0)
     if isinstance(init, (str, Path)):
@@ -78,12 +80,16 @@ def given_positions(init: object, rows: int, columns: int, wanted: Names | None 
 
 
 def digest(positions: Float64 | None) -> str:
-    """Hash of given positions, to compare requests; empty for None."""
+    """Hash, in hexadecimal, of given positions, to compare requests; empty for None."""
     return "" if positions is None else hashlib.blake2b(positions.data, digest_size=16).hexdigest()
 
 
 def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -> Float32:
-    """Initial positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
+    """(rows, columns) initial positions in a box of width 10: functions of seed, row, and those given.
+
+    ``given`` (g, columns) are positions from a caller, which are scaled to the box; None for random ones of
+    ``rows`` rows.
+    """
     if given is None:
         return anywhere(rows, columns, seed)
     return _with_noise(_unit_box(given), seed)
@@ -131,7 +137,10 @@ def extend_positions(first: Float32, anywhere: Float32, graph: Path, seed: int) 
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """Initial positions by eigenvectors, each component in its own box; and how many rows are at random."""
+    """(rows, d) initial positions by eigenvectors, a box for each component; and number of random ones.
+
+    ``result`` holds eigenvectors of each component by itself, and labels of components.
+    """
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)
@@ -148,19 +157,19 @@ def _unit_box(given: Float64) -> Float64:
 
 
 def _with_noise(unit: Float64, seed: int) -> Float32:
-    """Positions in the unit box, scaled to a box of ten, with noise."""
+    """Positions ``unit`` (rows, d) in the unit box, scaled to the box of width 10, with noise added."""
     noise = jitter(seed, (0, len(unit)), unit.shape[1])
     positions: Float32 = (WIDTH * unit + noise).astype(np.float32)
     return positions
 
 
 def jitter(seed: int, rows: tuple[int, int], columns: int) -> Float64:
-    """Noise for rows ``rows[0]:rows[1]``, which separates those that begin in one place."""
+    """(r, columns) noise for rows ``rows[0]:rows[1]``, which separates those that begin in one place."""
     return NOISE * gaussian_rows(seed, Purpose.LAYOUT_START, rows, columns)
 
 
 def anywhere(rows: int, columns: int, seed: int) -> Float32:
-    """(rows, columns) random positions in the box of initial positions."""
+    """(rows, columns) random positions in the box of initial positions, uniformly distributed."""
     positions = np.empty((rows, columns), np.float32)
     key = np.array([seed, Purpose.LAYOUT_START], np.uint64)
     for tile, top in enumerate(range(0, rows, TILE_ROWS)):
@@ -173,11 +182,11 @@ def anywhere(rows: int, columns: int, seed: int) -> Float32:
 Int64 = npt.NDArray[np.int64]
 
 INSIDE = 0.8
-"""Share of a box that a component fills along each axis, where there are several components."""
+"""Share of its box that a component fills along each axis, if there are several components."""
 
 
 def boxes(sizes: Int64, columns: int) -> tuple[Float64, Float64]:
-    """(c, columns) lower and upper corners of boxes that fill the unit box, in proportion to sizes.
+    """(c, columns) lower and upper corners of boxes that fill the unit box, with volumes as ``sizes`` (c,).
 
     >>> low, high = boxes(np.array([2, 1, 1]), 2)
     >>> low.tolist(), high.tolist()

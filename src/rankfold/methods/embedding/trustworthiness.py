@@ -64,10 +64,10 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_BYTES = 4 * 2**20
-"""Bytes in float32 of a panel, the rows of the ranking matrix that are read at once."""
+"""Bytes, in float32, of a panel: rows of the matrix by which ranks are counted that are read at once."""
 
 PANEL_ROWS = (512, 8192)
-"""Fewest and most rows of a panel: enough work for a task."""
+"""Fewest and most rows of a panel, so that there is enough work in a task."""
 
 COUNT_SECONDS = 3e-9
 """Nominal seconds to count a pair of rows, besides those of its product or distance."""
@@ -76,25 +76,27 @@ MEASURE_SECONDS = 0.3e-9
 """Nominal seconds to measure one element of a pair, for metrics without bounds by products."""
 
 STREAM_SECONDS = 0.2
-"""Least nominal seconds of a stream (panels that are counted into one array of counts), or, where counts are
-large, twenty times the seconds of writing and merging them."""
+"""Least nominal seconds of work of a stream (panels that are counted into one array of counts); where counts
+are large, it is twenty times the seconds of writing and merging them."""
 
 MOST_STREAMS = 8192
 
 FEW = 8
-"""Factor by which neighbors must be fewer than rows for them alone to be read when distances are measured."""
+"""If the matrix has at least so many times as many rows as there are neighbors to measure distances of, only
+these neighbors are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingQuality:
-    """Task of computing trustworthiness or continuity: given neighbors of rows are ranked among all rows of
-    ``source``. Neighbors are found on the other side: in the embedding if data rank them, and vice versa.
+    """Task of trustworthiness or continuity: given neighbors of rows are ranked among all rows of ``source``.
+
+    Neighbors are found on the other side: in the embedding if data rank them, and vice versa.
     """
 
     source: Source
     parameters: EmbeddingQualityRequest
     sample: Int64 | None
-    """Indices of the sampled rows; None if all rows are used."""
+    """(r,) row numbers of the sampled rows, ascending; None if all rows are used."""
 
     lists: Path | None = None
     """Path of a ``knn`` result with the neighbors of these rows on the other side; None before the search. It
@@ -102,28 +104,31 @@ class EmbeddingQuality:
 
     @classmethod
     def of(cls, source: Source, parameters: EmbeddingQualityRequest) -> EmbeddingQuality:
-        """Check the matrix, draw the sample, and make the task."""
+        """Check the matrix by which rows are ranked, draw the sample, and make the task."""
         require_rows(source)
         return cls(compared_rows(source, parameters.metric), parameters, parameters.sample())
 
     @property
     def k(self) -> int:
-        """Number of neighbors of each row."""
+        """Number of neighbors of each row that are ranked."""
         return self.parameters.k
 
     @property
     def by_lanes(self) -> bool:
-        """True if matrix products give bounds of distances; else every pair of rows is measured."""
+        """True if matrix products bound distances by this metric; else every pair is measured."""
         return has_bounds(self.parameters.code, self.source.shape[1])
 
     def search(self, neighbor_source: Source, metric: str | Callable[..., float]) -> Neighbors:
-        """Task of searching ``neighbor_source`` for the neighbors of these rows; see ``with_lists``."""
+        """Task that searches ``neighbor_source``, the other side, for the neighbors of the sampled rows.
+
+        Its result is given to ``with_lists``.
+        """
         queries = None if self.sample is None else select(neighbor_source, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
         return Neighbors.of(neighbor_source, queries, _request(self.k + (queries is not None), metric))
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the measure besides the matrix, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the measure, as JSON types."""
         if self.lists is None:
             return self.parameters.as_dict()
         facts = Result(self.lists).attrs
@@ -149,8 +154,10 @@ class EmbeddingQuality:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Count ranks, one group of rows after the other; returns the facts of the result, with ``value``,
-        ``standard_error`` and ``penalty``.
+        """Count ranks, one group of rows after the other; returns the facts (metadata) of the result.
+
+        Among these are ``value``, ``standard_error``, and ``penalty``: how far ranks exceed k, summed over
+        all neighbors of the sampled rows.
         """
         shift, precise = self._neighbors().choose_shift()
         rows = self._open_sample(run)
@@ -179,13 +186,17 @@ class EmbeddingQuality:
         return facts
 
     def edges(self, groups: int) -> list[int]:
-        """(groups + 1) first row of each group that is held in memory at a time, and the number of rows."""
+        """First row of each of ``groups`` groups held in memory at a time, and the number of rows."""
         return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
     def group(
         self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = NOWHERE
     ) -> RowGroup:
-        """Group of rows ``start:stop`` held in memory; ``folder`` makes its name unique to a run."""
+        """Group of the rows ``start:stop`` of ``rows`` to hold in memory.
+
+        ``shift`` (d,) is subtracted from rows before they are multiplied, or None. ``folder`` makes the name
+        of the group unique to a run.
+        """
         reader = BlockReader(rows, self.parameters.code, shift, self.by_lanes)
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
@@ -200,7 +211,8 @@ class EmbeddingQuality:
     def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = NOWHERE) -> MeasureThresholds:
         """Fold that measures the distances of held rows from their neighbors.
 
-        ``source`` is the whole matrix, or its rows that are neighbors.
+        ``source`` is the whole matrix, or its rows that are neighbors. ``thresholds`` is the path of a file:
+        see ``MeasureThresholds``.
         """
         columns = source.shape[1]
         reader = BlockReader(source, self.parameters.code, None, self.by_lanes)
@@ -212,7 +224,10 @@ class EmbeddingQuality:
     def count_fold(
         self, group: RowGroup, thresholds: Path = NOWHERE, *, precise: bool = False
     ) -> CountNearer:
-        """Fold that counts, for each neighbor of each held row, the rows that are nearer."""
+        """Fold that counts, for each neighbor of each held row, the rows that are nearer.
+
+        ``thresholds`` is the path of a file, see ``CountNearer``; ``precise`` asks for products in float64.
+        """
         columns = self.source.shape[1]
         reader = BlockReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
         pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
@@ -221,9 +236,10 @@ class EmbeddingQuality:
         return CountNearer(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds, precise)
 
     def _cut(self, grid: Grid, row_seconds: float, count: int) -> Cut:
-        """Cut rows into panels and streams for a pass by ``count`` held rows.
+        """Cut the rows of ``grid`` into panels and streams, for a pass by ``count`` held rows.
 
-        There are as many streams as take much longer to count than their counts take to write and merge.
+        ``row_seconds`` are nominal seconds for each row that passes. There are as many streams as take much
+        longer to count than their counts take to write and merge.
         """
         columns = self.source.shape[1]
         edges = panel_edges(grid, int(np.clip(PANEL_BYTES // (4 * columns), *PANEL_ROWS)))
@@ -235,12 +251,12 @@ class EmbeddingQuality:
         )
 
     def _picking_bytes(self, rows: int) -> int:
-        """Additional bytes for reading ``rows`` separate rows instead of consecutive ones."""
+        """Additional bytes to read ``rows`` separate rows at a time instead of consecutive ones."""
         some = select(self.source, rows=slice(0, None, FEW), columns=None)
         return max(0, some.read_bytes(rows, some.shape[1]) - self.source.read_bytes(rows, some.shape[1]))
 
     def _neighbors(self) -> Neighbors:
-        """A search in the matrix itself, used for ``choose_shift`` alone."""
+        """A search in ``source`` itself, of which only ``choose_shift`` is used."""
         return Neighbors(self.source, None, _request(self.k, self.parameters.metric))
 
     def _open_sample(self, run: Run) -> Source:
@@ -256,10 +272,10 @@ class EmbeddingQuality:
         return open_source(path)
 
     def _thresholds(self, run: Run, group: RowGroup) -> Path:
-        """Measure the distances of a group from its neighbors and write them; returns the path.
+        """Measure the distances of a group of rows from their neighbors and write them; returns the path.
 
         The file has ``keys`` (values that order rows as distances do) and ``ids``, (rows, k) sorted, and
-        ``own``, the ids of the held rows.
+        ``own`` (rows,), the ids of the held rows. An id is a row number of the matrix.
         """
         name = f"{group.start}-{group.stop}"
         span = slice(group.start, group.stop)
@@ -294,7 +310,7 @@ class EmbeddingQuality:
 
 
 def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> tuple[float, float]:
-    """Value and standard error from the sum of penalties of sampled rows, and from that of their squares.
+    """Value and standard error, from the sum of penalties of sampled rows and the sum of their squares.
 
     With ``r`` of ``m`` rows, drawn without replacement, the sum over all is estimated by ``m/r`` times that
     over the rows drawn. Its variance is ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being that of a row's penalty.
@@ -308,9 +324,9 @@ def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> t
 
 
 def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
-    """(rows, k) indices of the neighbors, on the other side, of rows ``own``.
+    """(r, k) row numbers of the neighbors of rows ``own`` (r,) on the other side, from lists of ``task``.
 
-    ``start`` is the position of the first in the sample. No row is among its own neighbors.
+    ``start`` is the position of the first of these rows in the sample. No row is among its own neighbors.
     """
     assert task.lists is not None  # noqa: S101 - only a plan is made without
     ids: Int64 = np.asarray(Result(task.lists).indices[start : start + len(own)])
@@ -323,12 +339,12 @@ def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
 
 
 def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
-    """Copy of a task that has the path of its neighbors, a result of ``knn``."""
+    """Copy of a task with the path of its neighbors, a result of ``knn``: see ``EmbeddingQuality.lists``."""
     return dataclasses.replace(task, lists=lists)
 
 
 def _request(k: int, metric: str | Callable[..., float]) -> NeighborRequest:
-    """Request of the k nearest neighbors of each row."""
+    """Request of a search for the k nearest neighbors of each row."""
     return NeighborRequest.of(KnnArguments(k, metric=metric))  # type: ignore[arg-type]
 
 
@@ -336,13 +352,13 @@ def _request(k: int, metric: str | Callable[..., float]) -> NeighborRequest:
 
 
 def trustworthiness_task(x: object, embedding: object, arguments: TrustworthinessArguments) -> Chain:
-    """Chain that finds neighbors in the embedding and ranks them in the data."""
+    """Chain that finds neighbors in the matrix ``embedding``, and ranks them in the matrix ``x``."""
     ranks, neighbors = open_source(x), open_source(embedding)
     return _chain("trustworthiness", ranks, neighbors, arguments.metric, EUCLIDEAN, arguments)
 
 
 def continuity_task(x: object, embedding: object, arguments: ContinuityArguments) -> Chain:
-    """Chain that finds neighbors in the data and ranks them in the embedding."""
+    """Chain that finds neighbors in the matrix ``x``, and ranks them in the matrix ``embedding``."""
     ranks, neighbors = open_source(embedding), open_source(x)
     return _chain("continuity", ranks, neighbors, EUCLIDEAN, arguments.metric, arguments)
 
@@ -355,7 +371,7 @@ def _chain(
     near: str | Callable[..., float],
     arguments: TrustworthinessArguments | ContinuityArguments,
 ) -> Chain:
-    """Chain that finds neighbors on one side by ``near``, and ranks them on the other by ``metric``."""
+    """Chain that finds neighbors in ``neighbor_source`` by metric ``near``, and ranks them by ``metric``."""
     require_same_rows(neighbor_source, rank_source)
     asked = EmbeddingQualityRequest.of(
         kind, rank_source, neighbor_source, arguments.k, metric, arguments.sample_rows, arguments.seed
@@ -372,19 +388,23 @@ def _chain(
 
 
 FEWEST_ROWS = 1024
-"""Fewest rows to hold in memory, if possible: with fewer, a pass is mostly reading, and fewer threads are
-better."""
+"""Fewest rows to hold in memory, if possible: with fewer, a pass is mostly reading, and it is better to use
+fewer threads."""
 
 THRESHOLD_BYTES = 16 * 8
 """Bytes for each neighbor of a held row while the leading process measures and sorts their distances."""
 
 SAMPLE_BYTES = 8 * 8
-"""Bytes for each row of a sample: its index, and arrays for picking it."""
+"""Bytes for each sampled row: its row number, and arrays used to read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentSweeps:
-    """Sweeps in which all rows pass groups of rows that are held in memory, for a plan."""
+    """Sweeps in which all rows pass groups of rows that are held in memory, for a plan.
+
+    ``folds`` makes both folds for a number of held rows; ``gather`` writes the sample, None if all rows are
+    used.
+    """
 
     source: Source
     parameters: EmbeddingQualityRequest
@@ -394,14 +414,16 @@ class ResidentSweeps:
     """Additional bytes for reading separate rows instead of consecutive ones."""
 
     def segment_bytes(self, rows: int) -> int:
-        """Bytes of one thread with ``rows`` held rows, besides those that all threads share."""
+        """Bytes of one thread if ``rows`` rows are held, besides the held rows, which all threads share."""
         measure, count = self.folds(rows)
         most = max(measure.memory_bytes + self.picking_bytes, count.memory_bytes)
         return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)
 
     def peak_bytes(self, rows: int, threads: int) -> int:
-        """Upper bound on the memory of a process with this many threads and held rows, or of the leading
-        process."""
+        """Upper bound on the memory of a process with this many held rows and threads.
+
+        The leading process, which sorts distances, is included.
+        """
         shared_bytes = max(fold.resident_bytes for fold in self.folds(rows))
         leads = rows * self.parameters.k * THRESHOLD_BYTES + BLAS_BYTES
         sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES
@@ -468,8 +490,10 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
 
 
 def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:
-    """All sweeps: writing the sample to a store of its own; then, for each group, distances of neighbors and
-    counts of nearer rows.
+    """All sweeps, for ``groups`` groups of ``rows`` held rows.
+
+    They write the sample to a store of its own; then, for each group, they measure the distances of neighbors
+    and count nearer rows.
     """
     source, parameters = sweeps.source, sweeps.parameters
     measure, count = sweeps.folds(rows)

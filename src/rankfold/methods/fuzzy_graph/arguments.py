@@ -11,10 +11,11 @@ from rankfold.methods.registry import SEARCH, Input, Method
 from rankfold.pipeline.presentation import Presentation
 
 ONE_SIDED = 1.0
-"""Share of the union in the mix: with 1, an edge has weight 1 if either of its rows gives it weight 1."""
+"""Default ``set_op_mix_ratio``, the share of the union in the mix with the intersection: with 1, an edge has
+weight 1 if either of its rows gives it weight 1."""
 
 HALF = 0.5
-"""Default share of targets, or of the second of two graphs."""
+"""Default weight, between 0 and 1, of targets, or of the second of two graphs."""
 
 CATEGORICAL = "categorical"
 TARGET_METRICS = (CATEGORICAL, "euclidean")
@@ -25,7 +26,8 @@ GRAPHS = ("fuzzy_graph", "combine_graphs")
 
 
 NEIGHBORS = 15
-"""Default neighbors of each row if a matrix is given, counting itself, as in umap-learn and scanpy."""
+"""Default number of neighbors of each row if a matrix is given, itself counted, as in umap-learn and
+scanpy."""
 
 Neighbors = Annotated[
     int | None,
@@ -49,7 +51,7 @@ Recall = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class FuzzyArguments:
-    """Arguments of ``rankfold.fuzzy_graph``."""
+    """Arguments of ``rankfold.fuzzy_graph``, which describes them."""
 
     k: Annotated[
         int | None,
@@ -82,7 +84,7 @@ class FuzzyArguments:
 
 @dataclass(frozen=True, slots=True)
 class CombineArguments:
-    """Arguments of ``rankfold.combine_graphs``."""
+    """Arguments of ``rankfold.combine_graphs``, which describes them."""
 
     rule: Annotated[str, Argument("edges that both graphs agree on, or that either has", choices=RULES)] = (
         RULES[0]
@@ -93,13 +95,13 @@ class CombineArguments:
 
 
 def _headline_of_graph(facts: Facts, attempt: Facts) -> str:
-    """Line on a graph of weights."""
+    """Line of text on a graph made of neighbors, from facts of the result; ``attempt`` is not used."""
     targets = ", with targets" * ("targets" in facts["request"])
     return f"fuzzy graph of {facts['request']['k']} neighbors{targets}: {facts['weights']} weights"
 
 
 def _headline_of_graphs(facts: Facts, attempt: Facts) -> str:
-    """Line on two graphs as one."""
+    """Line of text on a graph made of two, from facts of the result; ``attempt`` is not used."""
     return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
 
 

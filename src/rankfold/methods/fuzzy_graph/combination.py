@@ -57,39 +57,40 @@ from rankfold.pipeline.storage.result import Result
 Float64 = npt.NDArray[np.float64]
 
 EDGE_BYTES = 160
-"""Bytes for each edge of the rows combined at a time: in both graphs, their sorted union, and copies."""
+"""Bytes for each edge of the rows combined at a time: in both graphs, in their sorted union, and in
+copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedGraph:
-    """Task that combines graphs by a rule for the weights of edges."""
+    """Task that combines two graphs, or a graph and labels, by a rule for the new weights of edges."""
 
     source: Source
     """Distances that the first graph is made from, or the first graph itself."""
 
     edges: int
-    """Largest number of edges in both graphs together."""
+    """Upper bound on the number of edges in both graphs together, counted in both directions."""
 
     identity: Mapping[str, Any]
     make_rule: Callable[[list[StoredRows]], Rule]
     resized: bool = False
-    """True to raise weights to powers so that all rows have the same sum."""
+    """True to raise the weights of each row to a power, so that all rows have the same sum of weights."""
 
     graphs: tuple[Path, ...] = ()
-    """Paths of the results with the graphs; empty before they are made."""
+    """Paths of the results that hold the graphs; empty before these are made."""
 
     facts: Mapping[str, Any] | None = None
-    """Facts of the first graph that the result keeps."""
+    """Facts (metadata) of the first graph that the result repeats; None for none."""
 
     radii: bool = False
-    """True to copy the radii of the first graph."""
+    """True to copy the local radii of the first graph into the result."""
 
     def request(self) -> dict[str, Any]:
-        """Return ``identity``: parameters that determine the weights."""
+        """Return ``identity``: parameters that determine the weights, as JSON types."""
         return dict(self.identity)
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: the graph (rows, rows), sparse, and radii (rows,) if these are copied."""
+        """Declare the arrays of the result: sparse graph (rows, rows), and radii (rows,) if copied."""
         rows, edges = self.source.shape[0], self.edges
         files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
         shape, dtype = (rows, rows), np.dtype(np.float32)
@@ -100,7 +101,7 @@ class CombinedGraph:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan two reads of the graphs, with memory for a row that has an edge to every other."""
+        """Plan two reads of the graphs, with memory for a row that has an edge to every other row."""
         rows, edges = self.source.shape[0], self.edges
         memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk_length(edges) + 40 * (rows + 1)
         sweeps = tuple(
@@ -124,7 +125,7 @@ class CombinedGraph:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the combined graph and return its facts; an interrupted run starts over."""
+        """Write the combined graph and return its facts (metadata); an interrupted run starts over."""
         for each in self.graphs:
             Result(each).require_whole()
         graphs = [StoredRows(each / NAME) for each in self.graphs]
@@ -155,7 +156,10 @@ class CombinedGraph:
         return facts
 
     def _blocks(self, run: Run, name: str, rule: Rule, graphs: list[StoredRows]) -> Iterator[Edges]:
-        """Yield edges of blocks of rows with their new weights, in one read of all graphs."""
+        """Yield edges of blocks of rows with their new weights by ``rule``, in one read of all graphs.
+
+        ``name`` is that of the pass, for progress.
+        """
         rows = self.source.shape[0]
         for top, bottom in row_spans(graphs):
             edges, theirs = graphs[0].between(top, bottom), None
@@ -168,9 +172,10 @@ class CombinedGraph:
 
 
 def aligned(first: Edges, second: Edges, rows: int) -> tuple[Edges, Float64]:
-    """Union of the edges of two graphs, in order, with weights in the first, and (edges,) in the second.
+    """Union of the edges of two graphs of ``rows`` rows, with their weights in either.
 
-    Weights are 0 where a graph lacks the edge.
+    Returns the edges in order, with weights in the first graph, and (edges,) weights in the second. A weight
+    is 0 where a graph lacks the edge.
     """
     one, two = (each.rows * rows + each.columns for each in (first, second))
     places = np.union1d(one, two)
@@ -181,7 +186,7 @@ def aligned(first: Edges, second: Edges, rows: int) -> tuple[Edges, Float64]:
 
 
 def most_edges(result: Result) -> int:
-    """Number of edges of a stored graph, or an upper bound for a future one."""
+    """Number of edges in a result that holds a graph, or an upper bound if it is not made yet."""
     facts, graph = result.attrs, result.matrix(NAME)
     if "weights" in facts:
         return int(facts["weights"])
@@ -191,29 +196,32 @@ def most_edges(result: Result) -> int:
 Float32 = npt.NDArray[np.float32]
 
 NEIGHBORHOOD = np.log2(15)
-"""Target sum of the weights of a row."""
+"""Sum of the weights of each row that ``RowScales`` with exponents aims at."""
 
 STEPS = 32
-"""Steps of bisection for an exponent."""
+"""Largest number of bisection steps for an exponent."""
 
 CLOSE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class RowScales:
-    """Scales of rows: from its row i, an edge of weight w has ``(w / strongest[i]) ** exponents[i]``."""
+    """Scales of rows: from its row i, an edge of weight w has ``(w / strongest[i]) ** exponents[i]``.
+
+    ``strongest`` (rows,) is the largest weight of each row; 0 before ``measure``, and for rows without edges.
+    """
 
     strongest: Float32
     exponents: Float64 | None
-    """(rows,) exponents; None if all are 1."""
+    """(rows,) exponents of relative weights; None if all are 1."""
 
     @classmethod
     def ones(cls, rows: int, *, resized: bool) -> RowScales:
-        """Initial scales, before ``measure``; exponents are all 1, and stay so unless ``resized``."""
+        """Scales before ``measure``, for ``rows`` rows; with ``resized``, exponents will be measured too."""
         return cls(np.zeros(rows, np.float32), np.ones(rows) if resized else None)
 
     def measure(self, edges: Edges) -> None:
-        """Set the strongest weight and the exponent of some rows, from all of their edges, in place."""
+        """Set strongest weight and exponent of the rows in ``edges``, which has all edges of these."""
         if not len(edges.rows):
             return
         rows, starts = np.unique(edges.rows, return_index=True)
@@ -225,7 +233,7 @@ class RowScales:
             self.exponents[rows] = _exponents(relative.astype(np.float64), counts)
 
     def union(self, edges: Edges) -> Float32:
-        """Fuzzy union ``a + b - a b`` of the weights of edges from both rows."""
+        """(edges,) fuzzy union ``a + b - a b`` of the scaled weights of each edge from its two rows."""
         own, their = self._at(edges.rows, edges.weights), self._at(edges.columns, edges.weights)
         return own + their - own * their
 
@@ -241,9 +249,10 @@ class RowScales:
 
 
 def _exponents(values: Float64, counts: npt.NDArray[np.int64]) -> Float64:
-    """(rows,) exponents for which weights of a row sum to ``NEIGHBORHOOD``, as far as bisection gets.
+    """(rows,) exponents for which the weights of each row sum to ``NEIGHBORHOOD``, as far as bisection gets.
 
-    ``values`` (edges,) are relative weights, row after row; ``counts`` (rows,) are edges of each row.
+    ``values`` (edges,) are weights relative to the strongest of their row, row after row; ``counts`` (rows,)
+    are numbers of edges of each row.
     """
     low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
     middle, still = np.ones(len(counts)), np.arange(len(counts))
@@ -264,31 +273,33 @@ def _exponents(values: Float64, counts: npt.NDArray[np.int64]) -> Float64:
 Int64 = npt.NDArray[np.int64]
 
 SMALLEST = 1e-8
-"""Least weight assumed for an edge absent from a graph; otherwise half of the smallest weight there."""
+"""Lower bound of the weight assumed for an edge that a graph lacks, which is half of the smallest weight
+there."""
 
 MOST_RIGHT = 1e-4
-"""Largest weight assumed for an edge absent from the second graph of an intersection."""
+"""Upper bound of the weight assumed for an edge that the second graph of an intersection lacks."""
 
 UNKNOWN = -1
-"""Label of a row whose label is unknown."""
+"""Code that stands for the label of a row whose label is unknown."""
 
 UNKNOWN_DISTANCE = 1.0
 FARTHEST = 1e12
-"""Distance between different labels if only labels count (weight 1)."""
+"""Distance d of rows of different labels, if only labels count (a weight of 1)."""
 
 
 class Rule(Protocol):
-    """Protocol of a rule for new weights of edges, from the weights in two graphs or from labels."""
+    """Protocol of a rule for the new weight of an edge, from its weights in two graphs or from labels."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """New weights (edges,) from edges of the first graph, and their weights ``others`` in the second.
+        """(edges,) new weights of ``edges``, which have their weights in the first graph.
 
-        ``others`` is None without a second graph. Edges absent from a graph have weight 0 there.
+        ``others`` (edges,) are weights of the same edges in the second graph; None without one. Edges that a
+        graph lacks have weight 0 there.
         """
 
 
 def least_weight(graph: StoredRows) -> float:
-    """Weight assumed for edges absent from a graph: half of its smallest weight, at least ``SMALLEST``."""
+    """Weight assumed for edges that a graph lacks: half of its smallest weight, at least ``SMALLEST``."""
     return max(graph.smallest() / 2, SMALLEST)
 
 
@@ -303,7 +314,7 @@ class Union:
     right: float
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """Fuzzy union of the weights in both graphs."""
+        """(edges,) fuzzy union of the weights in the first graph and those in the second, ``others``."""
         assert others is not None  # noqa: S101
         a = np.where(edges.weights > 0, edges.weights, self.left).astype(np.float64)
         b = np.where(others > 0, others, self.right)
@@ -320,10 +331,10 @@ class Intersection:
     left: float
     right: float
     weight: float
-    """Weight of the second graph, between 0 and 1."""
+    """Weight of the second graph relative to the first, between 0 and 1; at 0.5 both count alike."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """Weighted product of the weights in both graphs."""
+        """(edges,) weighted product of the weights in the first graph and those in the second, ``others``."""
         assert others is not None  # noqa: S101
         a = np.where(edges.weights > 0, edges.weights, self.left).astype(np.float64)
         b = np.where(others > 0, others, self.right)
@@ -339,13 +350,16 @@ class SameLabel:
     """Rule that lowers weights of edges between rows of different or unknown labels."""
 
     labels: Int64
-    """(rows,) label of each row, or ``UNKNOWN``."""
+    """(rows,) integer code of the label of each row, or ``UNKNOWN``."""
 
     weight: float
-    """Weight of the labels, between 0 and 1."""
+    """Weight of the labels relative to the graph, between 0 and 1."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """Multiply weights by a factor for equal, different or unknown labels."""
+        """(edges,) weights of the graph times a factor for equal, different or unknown labels of both rows.
+
+        ``others`` is not used.
+        """
         far = 2.5 / (1 - self.weight) if self.weight < 1 else FARTHEST
         own, their = self.labels[edges.rows], self.labels[edges.columns]
         unknown = (own == UNKNOWN) | (their == UNKNOWN)
@@ -357,7 +371,7 @@ BLOCK_ROWS = 2**20
 
 
 def target_matrix(targets: object, rows: int) -> Source:
-    """Open numeric targets, (m, 1) or (m, d); ``InputError`` if there are not ``rows`` of them."""
+    """Open numeric targets, (rows, d); ``InputError`` if there are not ``rows`` of them."""
     source = open_source(_opened(targets))
     if source.shape[0] != rows:
         raise InputError(f"there are {source.shape[0]} targets for {rows} rows: give one for each")
@@ -369,7 +383,8 @@ def label_codes(targets: object, rows: int) -> Int64:
 
     Parameters
     ----------
-    targets : sequence of m words or numbers, or a matrix of one column
+    targets : sequence of words or numbers, or a matrix of one column
+        A label for each row.
     rows : int
         Required number of labels.
     """
@@ -416,7 +431,7 @@ def _column(source: Source) -> npt.NDArray[Any]:
 
 
 def _codes_of_words(words: Sequence[Any]) -> Int64:
-    """Encode labels that are Python objects: words, numbers, None."""
+    """(words,) integers from 0 on for labels that are Python objects: words, numbers, None for unknown."""
     unknown = [word is None or word == UNKNOWN or word != word for word in words]
     known = sorted({str(word) for word, missing in zip(words, unknown, strict=True) if not missing})
     codes = {word: code for code, word in enumerate(known)}
@@ -425,5 +440,5 @@ def _codes_of_words(words: Sequence[Any]) -> Int64:
 
 
 def digest_of(labels: Int64) -> str:
-    """Hash that identifies labels."""
+    """Hash, in hexadecimal, that identifies labels (rows,)."""
     return hashlib.blake2b(np.ascontiguousarray(labels).data, digest_size=16).hexdigest()

@@ -1,9 +1,10 @@
 """From lists of neighbors to a weighted graph, in two reads of the lists and a sort of the edges.
 
-Each row assigns weights to its neighbors, and an edge combines the weights from its two rows: see ``sides``.
-Sorting brings both together: every edge is written twice, once from each row, with its weight in the real or
-the imaginary part of a complex number, and values of the same row and column are summed. Radii need distances
-of the edges, which are sorted in the same way. Memory of a process does not grow with the rows.
+Each row assigns weights to its neighbors, and an edge combines the weights from its two rows: see
+``EdgeWeighting``. Sorting brings both together: every edge is written twice, once from each row, with its
+weight in the real or the imaginary part of a complex number, and values of the same row and column are
+summed. Radii need distances of the edges, which are sorted in the same way. Memory of a process does not grow
+with the rows.
 
 References
 ----------
@@ -53,19 +54,22 @@ from rankfold.pipeline.units import format_bytes
 Float32 = npt.NDArray[np.float32]
 
 BOTH = np.dtype(np.complex64)
-"""Type of an edge: weights from its two rows, in the real and the imaginary part."""
+"""Type of the value of an edge: the weights that its two rows assign, as real and as imaginary part."""
 
 RECORD_BYTES = 16
-"""Bytes of an edge in an intermediate file: its complex weight, with row and column."""
+"""Bytes of an edge in an intermediate file: its complex value, with row and column."""
 
 EDGE_BYTES = 16
-"""Bytes for each neighbor of the rows processed at a time: copies made while computing weights and sorting.
-"""
+"""Bytes for each neighbor of the rows processed at a time: copies made to compute weights and to sort."""
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzyGraph:
-    """Task that makes a weighted graph from stored lists of neighbors."""
+    """Task that makes a weighted graph from stored lists of neighbors.
+
+    ``sides`` are rules for weights, those of UMAP or of t-SNE. With ``radii``, local radii of rows are
+    written too.
+    """
 
     lists: StoredLists
     sides: EdgeWeighting
@@ -75,7 +79,23 @@ class FuzzyGraph:
     def of(
         cls, lists: StoredLists, set_op_mix_ratio: float, local_connectivity: float, *, radii: bool = False
     ) -> FuzzyGraph:
-        """Check arguments and make the task; raises ``InputError``."""
+        """Make the task of a graph as UMAP weights it.
+
+        Parameters
+        ----------
+        lists : StoredLists
+        set_op_mix_ratio : float
+            1 for the fuzzy union of the weights from both rows of an edge, 0 for their intersection.
+        local_connectivity : float
+            Number of nearest neighbors of each row that get weight 1.
+        radii : bool
+            True to write local radii of rows too.
+
+        Raises
+        ------
+        InputError
+            A parameter is out of bounds.
+        """
         if not 0 <= set_op_mix_ratio <= 1:
             raise InputError(
                 f"set_op_mix_ratio must lie between 0 (intersection) and 1 (union), not {set_op_mix_ratio}"
@@ -89,11 +109,11 @@ class FuzzyGraph:
 
     @property
     def source(self) -> Source:
-        """Matrix of the distances to neighbors."""
+        """(rows, k) distances of rows to their neighbors."""
         return self.lists.distances
 
     def request(self) -> dict[str, Any]:
-        """Parameters, and the fingerprint of the neighbors, for JSON: they determine the graph."""
+        """Parameters and the fingerprint of the neighbors, which determine the graph, as JSON types."""
         return {
             "kind": self.sides.kind,
             "k": self.lists.k,
@@ -103,21 +123,21 @@ class FuzzyGraph:
         }
 
     def loops(self) -> dict[str, Any]:
-        """Name of the method whose loops make this graph, since affinities are the result of no method."""
+        """Name of the method whose loops make this graph, as affinities are no method's result."""
         return {"loops_of": FUZZY_GRAPH.name}
 
     @property
     def most_edges(self) -> int:
-        """Largest number of edges in both directions, reached if no two rows are neighbors of each other."""
+        """Upper bound on edges in both directions, reached if no two rows are neighbors of each other."""
         return 2 * self.lists.rows * self.lists.k
 
     @property
     def chunk_edges(self) -> int:
-        """Edges in a chunk of the result: see ``CsrWriter``."""
+        """Number of edges in a chunk of the result: see ``CsrWriter``."""
         return chunk_length(self.most_edges)
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: the graph (rows, rows), sparse, and local radii (rows,) if requested."""
+        """Declare the arrays of the result: sparse graph (rows, rows), and radii (rows,) if requested."""
         rows, edges = self.lists.rows, self.most_edges
         files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
         shape, dtype = (rows, rows), np.dtype(np.float32)
@@ -159,13 +179,13 @@ class FuzzyGraph:
 
     @property
     def _sorts(self) -> int:
-        """Number of sorts of edges: one of weights, and one of distances if radii are requested."""
+        """Number of sorts of all edges: with weights, and once more with distances for radii."""
         return 1 + self.radii
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the graph and return its facts; an interrupted run starts over."""
+        """Write the graph and return its facts (metadata); an interrupted run starts over."""
         by_mean = self.sides.by_mean_distance
         mean = self._mean_distance(run) if by_mean else 0.0
         folder = run.result / NAME
@@ -198,7 +218,7 @@ class FuzzyGraph:
         return facts
 
     def _mean_distance(self, run: Run) -> float:
-        """Mean distance over all neighbors, where each row counts itself at a distance of 0."""
+        """Mean distance over all neighbors and rows, each row counted with its distance of 0 from itself."""
         total, rows, k = 0.0, self.lists.rows, self.lists.k
         for first, distances in self.lists.distance_blocks():
             unit = float(units_of(distances.mean(dtype=np.float64, keepdims=True)).max())
@@ -207,9 +227,10 @@ class FuzzyGraph:
         return total / (rows * (k + 1))
 
     def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
-        """Yield edges sorted by row, with weights from both rows, and distances (empty without radii).
+        """Yield edges sorted by row, with weights from both of their rows, and (edges,) distances.
 
-        Distances are in the unit of ``distance_unit``.
+        ``mean`` is the mean of all distances. Distances are in the unit of ``distance_unit``, and empty
+        without radii.
         """
         sorts, shape = [], (self.lists.rows, self.lists.rows)
         for number in range(self._sorts):
@@ -228,7 +249,8 @@ class FuzzyGraph:
     def _both_ways(self, run: Run, mean: float, unit: float | None) -> Iterator[Entries]:
         """Yield every edge with its value in the real part, and its reverse with it in the imaginary part.
 
-        Values are weights, or distances over ``unit`` if that is given.
+        Values are weights, or distances over ``unit`` if that is given. ``mean`` is the mean of all
+        distances.
         """
         k, rows = self.lists.k, self.lists.rows
         for first, distances, indices in self.lists.blocks():
@@ -253,7 +275,7 @@ Array = npt.NDArray[Any]
 
 
 class EdgeWeighting(Protocol):
-    """Rules for weights: of neighbors of a row, and of an edge from its two rows. Picklable."""
+    """Rules for weights: of the neighbors of a row, and of an edge from both of its rows. Picklable."""
 
     @property
     def kind(self) -> str:
@@ -261,16 +283,19 @@ class EdgeWeighting(Protocol):
 
     @property
     def by_mean_distance(self) -> bool:
-        """True if weights depend on the mean of all distances."""
+        """True if weights depend on the mean of all distances, which is then computed first."""
 
     def request(self) -> dict[str, Any]:
-        """Parameters that identify the rules."""
+        """Parameters that determine the weights, by name, as JSON types."""
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute weights ``out`` of neighbors at ``distances``, both (r, k); ``mean`` is over all rows."""
+        """Write weights of neighbors at ``distances`` (r, k) to ``out`` (r, k).
+
+        ``mean`` is the mean distance over all rows, not these alone.
+        """
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges, (edges,), from the weights ``one`` and ``other`` that their two rows assign.
+        """(edges,) weights of edges, from the weights (edges,) ``one`` and ``other`` that their rows assign.
 
         The weight from a row is 0 if it does not have the other row as neighbor.
         """
@@ -289,15 +314,18 @@ class FuzzySides:
     by_mean_distance: bool = True
 
     def request(self) -> dict[str, Any]:
-        """Parameters that identify the rules: ``set_op_mix_ratio`` and ``local_connectivity``."""
+        """Parameters that determine the weights: ``set_op_mix_ratio`` and ``local_connectivity``."""
         return {"set_op_mix_ratio": self.set_op_mix_ratio, "local_connectivity": self.local_connectivity}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute fuzzy memberships ``out`` of neighbors at ``distances``, both (r, k)."""
+        """Write fuzzy memberships of neighbors at ``distances`` (r, k) to ``out`` (r, k).
+
+        ``mean`` is the mean distance over all rows.
+        """
         membership(distances, mean, local_connectivity=self.local_connectivity, out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges: the mix of fuzzy union and intersection of the weights from both rows."""
+        """(edges,) mix of fuzzy union and intersection of weights ``one`` and ``other`` from both rows."""
         mix = np.float32(self.set_op_mix_ratio)
         product = one * other
         return mix * (one + other - product) + (np.float32(1) - mix) * product
@@ -316,20 +344,23 @@ class AffinitySides:
     by_mean_distance: bool = False
 
     def request(self) -> dict[str, Any]:
-        """Parameters that identify the rules: the perplexities."""
+        """Parameters that determine the weights: the perplexities."""
         return {"perplexities": list(self.perplexities)}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute affinities ``out`` of neighbors at ``distances``, both (r, k); those of a row sum to 1."""
+        """Write affinities of neighbors at ``distances`` (r, k) to ``out`` (r, k); those of a row sum to 1.
+
+        ``mean`` is not used.
+        """
         affinities(distances, np.array(self.perplexities, np.float64), out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges: the mean of the affinities from both rows, over the number of rows."""
+        """(edges,) mean of the affinities ``one`` and ``other`` from both rows, over the number of rows."""
         return np.asarray((one + other) * np.float32(0.5 / self.rows))
 
 
 def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loop for weights of neighbors once: affinities if the request has perplexities."""
+    """Run the compiled loop for weights of neighbors once: of affinities if ``request`` has perplexities."""
     warm_affinities() if "perplexities" in request else _warm_membership()
 
 
@@ -349,17 +380,17 @@ def warm_affinities() -> None:
 RADII = "radius_data"
 
 LEAST = 1e-8
-"""Added to mean squared distances, in units of ``distance_unit``, since these are 0 for equal rows."""
+"""Added to mean squared distances, in squares of ``distance_unit``, since these are 0 for equal rows."""
 
 PLAIN = (2.0**-10, 2.0**60)
-"""Range of mean distances whose squares are far above ``LEAST``, and in the range of float32."""
+"""Range of mean distances whose squares are far above ``LEAST``, and within the range of float32."""
 
 CHUNK_ROWS = 2**17
-"""Number of rows whose sums are in memory, and rows of a chunk."""
+"""Number of rows whose sums are in memory at a time, and largest number of rows of a chunk of radii."""
 
 
 def distance_unit(mean: float) -> float:
-    """Power of two used as unit of distances, so that radii are right for distances of any size.
+    """Power of two used as unit of distances whose mean is ``mean``, so that squares stay in range.
 
     >>> distance_unit(3.0), distance_unit(0.0), distance_unit(3 * 2.0**-300) == 2.0**-299
     (1.0, 1.0, True)
@@ -370,14 +401,18 @@ def distance_unit(mean: float) -> float:
 
 
 def log_radii(squares: Array, weights: Array) -> npt.NDArray[np.float64]:
-    """Radii from sums of weighted squares and of weights, each (m,); NaN where weights are 0."""
+    """(m,) local radii, the logarithms of ``LEAST`` plus ``squares / weights``; NaN where weights are 0.
+
+    ``squares`` (m,) are sums of weighted squared distances of the neighbors of each row, ``weights`` (m,) of
+    weights.
+    """
     means = np.divide(squares, weights, out=np.full(len(weights), np.nan), where=weights > 0)
     radii: npt.NDArray[np.float64] = np.log(LEAST + means)
     return radii
 
 
 def copy_radii(stored: Result, result: Path) -> None:
-    """Copy radii from one result to another, chunk by chunk."""
+    """Copy local radii from ``stored`` to the result at path ``result``, chunk by chunk."""
     rows = stored[RADII].shape[0]
     path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
     for top in range(0, rows, CHUNK_ROWS):
@@ -386,7 +421,7 @@ def copy_radii(stored: Result, result: Path) -> None:
 
 
 class RadiusWriter:
-    """Computes local radii from edges, added in order of rows, and writes them into a result."""
+    """Computes local radii of rows from edges, added in order of rows, and writes them into a result."""
 
     def __init__(self, result: Path, rows: int, unit: float) -> None:
         self.rows, self.top = rows, 0
@@ -394,9 +429,10 @@ class RadiusWriter:
         self.sums, self.log_unit = np.zeros((2, CHUNK_ROWS)), math.log(unit)
 
     def append(self, rows: Array, weights: Array, distances: Array) -> None:
-        """Add edges with their row, weight and distance, each (edges,), in order of rows.
+        """Add edges: their row, weight and distance, each (edges,), in order of rows.
 
-        Distances are in units of ``unit``. A row may continue in the next call.
+        Distances are in units of ``unit``. A row may continue in the next call. The radii of a chunk of rows
+        are written once a row beyond it arrives.
         """
         shares = weights.astype(np.float64)
         squares = shares * distances.astype(np.float64) ** 2
@@ -409,7 +445,7 @@ class RadiusWriter:
                 self._write()
 
     def finish(self) -> None:
-        """Write radii of all remaining rows."""
+        """Write the radii of all rows that are not written yet."""
         while self.top < self.rows:
             self._write()
 

@@ -19,10 +19,10 @@ from rankfold.pipeline.planning.shape_only import ImaginedResult, ShapeOnly
 from rankfold.pipeline.storage.result import Result
 
 BLOCK_BYTES = 2 * 2**20
-"""Bytes of neighbors that are processed at a time."""
+"""Bytes of the distances, or of the indices, of neighbors that are processed at a time."""
 
 LARGEST = 2.0**500
-"""Largest distance allowed: its square, and a sum of many squares, do not overflow."""
+"""Largest distance that is accepted: its square, and a sum of many squares, do not overflow."""
 
 EUCLIDEAN = "euclidean"
 
@@ -31,16 +31,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredLists:
-    """A result of ``knn``, and the number of neighbors of each row that are used."""
+    """A result of ``knn``, of which the first k neighbors of each row are used."""
 
     result: Result
     k: int
     among: int = 0
-    """Number of rows among which neighbors were looked for; 0 if these are the rows of the lists."""
+    """Number of rows among which neighbors were searched; 0 if these are the rows of the lists themselves."""
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:
-        """Check that a result has neighbors of rows among themselves, at least ``k`` of each; None: all."""
+        """Check that a result has neighbors of rows among themselves; uses ``k`` of each, all for None."""
         if _require_lists(result)["request"].get("queries") is not None:
             raise InputError(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
@@ -54,7 +54,7 @@ class StoredLists:
 
     @classmethod
     def of_queries(cls, result: Result, among: int) -> StoredLists:
-        """Check that a result has neighbors of other rows (queries), among ``among`` rows."""
+        """Check that a result has neighbors of other rows (queries) among ``among`` rows; all are used."""
         request, (rows, _) = _require_lists(result)["request"], result.attrs["input"]["shape"]
         if request.get("queries") is None:
             raise InputError(
@@ -67,12 +67,12 @@ class StoredLists:
 
     @property
     def distances(self) -> Source:
-        """(rows, k) distances as a source."""
+        """Distances of neighbors, (rows, k) or wider, as a source."""
         return self.result.matrix("distances")
 
     @property
     def indices(self) -> Source:
-        """(rows, k) row numbers of neighbors as a source."""
+        """Row numbers of neighbors, (rows, k) or wider, as a source."""
         return self.result.matrix("indices")
 
     @property
@@ -82,7 +82,7 @@ class StoredLists:
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of a chunk of distances or of indices, which is read whole."""
+        """Bytes of a chunk of distances, or of indices: chunks are read whole."""
         source = self.distances
         longest = source.row_grid.longest
         if isinstance(source, ShapeOnly):
@@ -90,13 +90,13 @@ class StoredLists:
         return min(longest, self.rows) * source.shape[1] * 8
 
     def distance_blocks(self) -> Iterator[tuple[int, Array]]:
-        """Yield the first row of a block, and its checked distances (r, k)."""
+        """Yield, for each block of r rows, the first row and the checked distances (r, k)."""
         for first, (distances,) in self._blocks("distances"):
             _require_distances(distances, first)
             yield first, distances
 
     def blocks(self) -> Iterator[tuple[int, Array, Array]]:
-        """Yield the first row of a block, and its checked distances and neighbors, both (r, k)."""
+        """Yield, for each block of r rows: first row, checked distances (r, k), checked neighbors (r, k)."""
         for first, (distances, indices) in self._blocks("distances", "indices"):
             _require_distances(distances, first)
             among = self.among or self.rows
@@ -106,7 +106,10 @@ class StoredLists:
             yield first, distances, indices
 
     def _blocks(self, *names: str) -> Iterator[tuple[int, tuple[Array, ...]]]:
-        """Yield the first row of a block, and its rows of each array; every chunk is read once."""
+        """Yield, for each block of r rows, the first row and its part (r, k) of each array in ``names``.
+
+        Every chunk is read once.
+        """
         height, step = self.distances.row_grid.longest, max(1, BLOCK_BYTES // (8 * self.k))
         arrays = [self.result[name] for name in names]
         for start in range(0, self.rows, height):
@@ -116,20 +119,29 @@ class StoredLists:
 
 
 def metric_of(result: Result) -> str:
-    """Metric of the neighbor search behind a result of knn or a graph."""
+    """Name of the metric by which neighbors were searched, from a result of knn or of a graph."""
     return str(result.attrs["request"].get("metric") or result.attrs.get("metric", EUCLIDEAN))
 
 
 def matrix_of(result: Result) -> dict[str, str]:
-    """Name and fingerprint of the matrix that a result of knn belongs to."""
+    """Name and fingerprint of the matrix whose rows the neighbors in a result of knn are."""
     facts = result.attrs["input"]
     return {name: str(facts.get(name, "")) for name in ("name", "fingerprint")}
 
 
 def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> str:
-    """Warning if neighbors of new rows are in another matrix than the embedded one; empty if none is due.
+    """Warning if new rows have neighbors in another matrix than the embedded one; empty if none is due.
 
-    An index does not know its matrix, and earlier results may not have stored theirs (``matrix`` is None).
+    An index does not know its matrix, and earlier results may not have stored theirs.
+
+    Parameters
+    ----------
+    lists : Result
+        Result of knn with the neighbors of new rows.
+    metric : str
+        Metric by which the embedding was made.
+    matrix : mapping or None
+        Name and fingerprint of the embedded matrix; None if they were not stored.
 
     Raises
     ------
@@ -152,7 +164,7 @@ def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> st
 
 
 def _require_lists(result: Result) -> dict[str, Any]:
-    """Metadata (facts) of a result of knn; ``InputError`` for other results, or if it has no distances."""
+    """Facts (metadata) of a result of knn; ``InputError`` for other results, and without distances."""
     facts = result.attrs
     if facts["kind"] not in FUZZY_GRAPH.results:
         raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
@@ -162,7 +174,10 @@ def _require_lists(result: Result) -> dict[str, Any]:
 
 
 def _require_distances(distances: Array, first: int) -> None:
-    """Raise ``DataError`` for a distance that is negative, NaN or above ``LARGEST``."""
+    """Raise ``DataError`` for a distance that is negative, NaN or above ``LARGEST``.
+
+    ``distances`` (r, k) are those of rows from ``first`` on.
+    """
     bad = ~((distances >= 0) & (distances <= LARGEST))
     if bad.any():
         row, place = np.argwhere(bad)[0]
@@ -173,7 +188,7 @@ def _require_distances(distances: Array, first: int) -> None:
 
 
 def imagined_lists(rows: int, k: int, metric: str = EUCLIDEAN) -> Result:
-    """Placeholder for a future result of ``knn``, to make plans with."""
+    """Stand-in for a result of ``knn`` that does not exist yet, without values, to make plans with."""
     shape = integer("rows", rows), integer("k", k)
     if not 1 <= shape[1] < shape[0]:
         raise InputError(f"{shape[0]} rows have no {shape[1]} neighbors each among themselves")

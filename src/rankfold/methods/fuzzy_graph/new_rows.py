@@ -26,22 +26,22 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**16
-"""Largest number of rows in a chunk of the output for new rows."""
+"""Largest number of rows in a chunk of the array that is written for new rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewNeighbors:
-    """Lists of neighbors of new rows, and parameters of the graph for their weights."""
+    """Lists of neighbors of new rows among the rows of a graph, and parameters of the graph for weights."""
 
     lists: StoredLists
     mean_distance: float
     local_connectivity: float
     doubt: str = ""
-    """Warning about the lists; empty if there is none."""
+    """Warning that neighbors may be of another matrix; empty if there is none."""
 
     @classmethod
     def of(cls, embedding: Result, rows: int, neighbors: Result | str | Path) -> NewNeighbors:
-        """Check a result of knn with the neighbors of new rows among the ``rows`` rows of an embedding."""
+        """Check a result of knn, ``neighbors``, of new rows among the ``rows`` rows of ``embedding``."""
         stored = result_of(
             "transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)"
         )
@@ -59,16 +59,19 @@ class NewNeighbors:
 
     @property
     def chunk_rows(self) -> int:
-        """Number of rows in a chunk of the output."""
+        """Number of rows in a chunk of the array that is written for new rows."""
         return min(self.lists.rows, CHUNK_ROWS)
 
     def request(self) -> dict[str, Any]:
-        """Parameters that identify the lists and their weights."""
+        """Parameters that determine neighbors and weights: k, those of the graph, and a fingerprint."""
         graph = [self.mean_distance, self.local_connectivity]
         return {"k": self.lists.k, "graph": graph, "indices": self.lists.indices.fingerprint()}
 
     def blocks(self) -> Iterator[tuple[Array, Float32, npt.NDArray[np.bool_]]]:
-        """Yield (r, k) neighbors, (r, k) weights, and (r,) True if the first neighbor is at distance 0."""
+        """Yield, for each block of r new rows: (r, k) neighbors, (r, k) weights of these, and a mask (r,).
+
+        The mask is True for rows whose first neighbor is at distance 0.
+        """
         for _, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
             connectivity = float(min(max(0.0, self.local_connectivity - 1), self.lists.k))
@@ -89,7 +92,7 @@ def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float6
 
 
 def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, Array]]:
-    """Regroup blocks of any height into whole chunks; yields the first row of a piece, and its rows.
+    """Regroup blocks of any heights into whole chunks; yields the first row of each piece, and its rows.
 
     Each piece has a multiple of ``chunk_rows`` rows, and the last one what remains.
     """
@@ -107,7 +110,10 @@ def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, A
 
 
 def facts_of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata of a graph that weights of new rows need; {} if it was not made from distances."""
+    """Facts of a graph that weights of new rows depend on; {} if the graph was not made from distances.
+
+    ``graph`` are all facts (metadata) of its result.
+    """
     if "mean_distance" not in graph:
         return {}
     local = graph["request"]["local_connectivity"]

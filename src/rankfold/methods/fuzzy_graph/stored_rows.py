@@ -22,12 +22,12 @@ from rankfold.pipeline.law import LARGEST, first_outside
 Array = npt.NDArray[Any]
 
 BLOCK = 2**18
-"""Largest number of edges of a block; more if a single row has more."""
+"""Largest number of edges of a block of rows, unless a single row has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Edges of consecutive rows, in order of rows and columns; each array (edges,)."""
+    """Edges of consecutive rows of a graph, in order of rows and then columns; each array is (edges,)."""
 
     rows: Array
     columns: Array
@@ -35,7 +35,7 @@ class Edges:
 
 
 class StoredRows:
-    """A stored graph, by its folder."""
+    """A stored graph, a sparse matrix by rows, in the folder ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.source = csr_source(str(folder.parent), folder.name)
@@ -43,19 +43,22 @@ class StoredRows:
 
     @functools.cached_property
     def pointers(self) -> Array:
-        """(m + 1,) number of edges before each row, and the total."""
+        """(rows + 1,) number of edges before those of each row, and in all."""
         return self.ends(0, self.source.shape[0])
 
     def ends(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Pointers of rows ``top:bottom``: the first edge of each row, and one past the last edge."""
+        """(bottom - top + 1,) number of edges before each of rows ``top:bottom``, and before ``bottom``."""
         return self.source.pointers(top, bottom)
 
     def columns(self, some: slice) -> Array:
-        """Column (target row) of each edge in the slice ``some`` of all edges, in the stored integer type."""
+        """(edges,) column (target row) of each edge in the slice ``some`` of all edges, as stored."""
         return self.source.places(some.start, some.stop)
 
     def weights(self, some: slice) -> Array:
-        """Weight of each edge in the slice ``some`` of all edges; raises unless finite and at least 0."""
+        """(edges,) weight of each edge in the slice ``some`` of all edges.
+
+        Raises ``DataError`` unless weights are finite and at least 0.
+        """
         values = self.source.data.take(some.start, some.stop)
         if (place := first_outside(values, 0, LARGEST)) is not None:
             raise DataError(
@@ -66,7 +69,7 @@ class StoredRows:
 
     @property
     def column_dtype(self) -> np.dtype[Any]:
-        """Stored integer type of target rows."""
+        """Integer type of the stored columns (target rows) of edges."""
         return self.source.indices.dtype
 
     @property
@@ -75,7 +78,7 @@ class StoredRows:
         return self.source.nnz
 
     def chunks(self, first: int = 0, last: int | None = None) -> Iterator[slice]:
-        """Slices of edges, one for each stored chunk, from edge ``first`` to ``last``; all by default."""
+        """Yield slices of the edges ``first:last`` (all by default), cut where stored chunks are cut."""
         assert isinstance(self.source.data, VectorSource)  # noqa: S101 - it is in a folder
         end, height = self.count if last is None else last, self.source.data.chunks[1]
         for start in range(first - first % height, end, height):
@@ -86,7 +89,7 @@ class StoredRows:
         return min((float(self.weights(some).min()) for some in self.chunks()), default=np.inf)
 
     def between(self, top: int, bottom: int) -> Edges:
-        """Edges of rows ``top:bottom``."""
+        """Read the edges of rows ``top:bottom``; rows and columns are numbered as in the whole graph."""
         ends = self.pointers[top : bottom + 1]
         some = slice(int(ends[0]), int(ends[-1]))
         rows = np.repeat(np.arange(top, bottom), np.diff(ends))
@@ -94,7 +97,7 @@ class StoredRows:
 
 
 def row_spans(graphs: list[StoredRows]) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of successive blocks of rows, with at most ``BLOCK`` edges in all graphs together.
+    """Yield first row and end of successive blocks of rows, which have up to ``BLOCK`` edges in all graphs.
 
     A row with more edges is a block of its own.
     """

@@ -42,7 +42,7 @@ from rankfold.pipeline.storage.result import Result, result_of
 
 
 def fuzzy_graph_task(neighbors: Result | str | Path, arguments: FuzzyArguments) -> FuzzyGraph | Chain:
-    """Make the task of a graph of stored lists of neighbors."""
+    """Make the task of a graph from a result of knn, or its path; a chain of tasks if there are targets."""
     result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
     graph = FuzzyGraph.of(
         StoredLists.of(result, arguments.k),
@@ -60,7 +60,10 @@ def fuzzy_graph_task(neighbors: Result | str | Path, arguments: FuzzyArguments) 
 
 
 def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
-    """Chain of tasks: make the graph of stored lists, then lower weights between rows of different labels."""
+    """Chain of tasks: make the graph of stored lists, then lower weights between rows of different labels.
+
+    ``labels`` (rows,) are integer codes, ``weight`` is that of the labels, between 0 and 1.
+    """
     identity = {**graph.request(), "targets": digest_of(labels), "target_weight": weight}
     identity["target_metric"] = CATEGORICAL
     rule = SameLabel(labels, weight)
@@ -69,7 +72,10 @@ def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
 
 
 def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
-    """Chain of tasks: the graph of stored lists, that of neighbors by targets, and their intersection."""
+    """Chain of tasks: the graph of stored lists, that of neighbors by targets, and their intersection.
+
+    ``targets`` (rows, d) are numbers, ``weight`` is that of their graph, between 0 and 1.
+    """
     rows, k = graph.lists.rows, graph.lists.k
     search = Neighbors.of(targets, None, NeighborRequest.of(KnnArguments(k)))
     of_targets = FuzzyGraph.of(StoredLists.of(imagined_lists(rows, k), None), ONE_SIDED, 1.0)
@@ -91,7 +97,7 @@ def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
 
 
 def _with_graphs(task: CombinedGraph, *names: str) -> Callable[[Mapping[str, Path]], Task]:
-    """Function that completes the task with graphs from the results of the named links."""
+    """Function that copies ``task`` with the graphs in the results of the named links of its chain."""
 
     def ready(results: Mapping[str, Path]) -> Task:
         graphs = tuple(results[name] for name in names)
@@ -106,7 +112,7 @@ def _with_graphs(task: CombinedGraph, *names: str) -> Callable[[Mapping[str, Pat
 def combine_graphs_task(
     first: Result | str | Path, second: Result | str | Path, arguments: CombineArguments
 ) -> CombinedGraph:
-    """Make the task of two graphs of the same rows as one."""
+    """Make the task that combines two graphs of the same rows, each a result or its path, into one."""
     wanted = "a result of fuzzy_graph, as of rf.fuzzy_graph(rf.knn(x, k=14))"
     results = [result_of("combine_graphs", each, wanted) for each in (first, second)]
     for each in results:

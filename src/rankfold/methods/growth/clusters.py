@@ -51,10 +51,13 @@ class GroupMeans:
     """(k, n) centers that ``inertia`` is measured from."""
 
     inertia: float
-    """Sum of squared distances of the rows from ``centers``."""
+    """Sum of squared distances of rows, each from the row of ``centers`` of its cluster."""
 
     def inertia_about(self, centers: Float64) -> float:
-        """Sum of squared distances of the rows from other ``centers`` (k, n), under the same labels."""
+        """Sum of squared distances of rows, each from the row of ``centers`` (k, n) of its cluster.
+
+        Clusters keep their rows, whatever ``centers`` are given.
+        """
         spread = self.inertia - self._between(self.centers)
         return max(spread, 0.0) + self._between(centers)
 
@@ -67,12 +70,14 @@ class ClusterGrowth:
     """Task that adds new rows to an earlier clustering."""
 
     whole: Clustering
-    """The clustering of all rows, as it was asked for."""
+    """The clustering of all rows, as it was asked for: it gives the request and the outputs."""
 
     part: Clustering
-    """One step of clustering of the new rows, from the earlier centers."""
+    """The clustering of the new rows alone: one step from the centers of the earlier result."""
 
     earlier: Result
+    """The kmeans result of the first ``old_rows`` rows of the matrix."""
+
     old_rows: int
     """Number of rows that have labels in the earlier result."""
 
@@ -82,11 +87,11 @@ class ClusterGrowth:
         return self.whole.source
 
     def request(self) -> dict[str, Any]:
-        """The request for all rows."""
+        """The request of the clustering of all rows, as JSON types."""
         return self.whole.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result, with the means of the clusters."""
+        """Arrays of the result: those of a clustering of all rows, and ``means`` (k, n) of the clusters."""
         return (*self.whole.outputs(), self.whole.means_output)
 
     def plan(self, budget: Budget) -> Plan:
@@ -101,7 +106,10 @@ class ClusterGrowth:
         return JoinRows(self.whole.layout.label_cut, old, new, array, self.old_rows)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Label new rows, update centers and inertia, and write the result; return its facts."""
+        """Label new rows, update centers and inertia, and write the result; return its facts (metadata).
+
+        ``fingerprint`` is that of the matrix of all rows.
+        """
         with one_blas_thread():
             clusters = self.part.label(run)
             old, new = self._old(), _group_means(clusters)
@@ -120,7 +128,7 @@ class ClusterGrowth:
         return facts
 
     def _old(self) -> GroupMeans:
-        """Sizes, means and inertia of the clusters of the old rows, from the earlier result."""
+        """Sizes, means and inertia of the clusters of the old rows, read from the earlier result."""
         counts = np.asarray(self.earlier.counts[...], np.float64)
         own_means = np.asarray(self.earlier["means"][...], np.float64)
         centers = np.asarray(self.earlier.centers[...], np.float64)
@@ -149,18 +157,22 @@ class ClusterGrowth:
 
 
 NOWHERE_LABELS = ScratchMatrix(NOWHERE, 0, 1, np.dtype(np.int32))
-"""Placeholder for the labels of new rows in a plan."""
+"""Scratch matrix without rows that stands for the labels of new rows while a plan is made."""
 
 
 def _group_means(clusters: Clusters) -> GroupMeans:
-    """Sizes, means and inertia of the clusters of rows that one step of kmeans has labeled."""
+    """Sizes, means and inertia of the clusters of those rows that one step of kmeans has labeled."""
     centers = clusters.centers
     new_means = means(centers, clusters.shift, clusters.sums, clusters.counts)
     return GroupMeans(clusters.counts, new_means, centers, clusters.inertia[-1])
 
 
 def grow_clusters(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """Step of kmeans for a matrix that has gained rows: see ``Method.grow``."""
+    """Make the step by which a kmeans result takes in the rows that its matrix has gained.
+
+    ``task`` clusters all rows. ``earlier`` is the result of the ``first`` rows, or None to only check that a
+    result can grow. ``grows`` is one of ``GROWS``. See ``Method.grow``.
+    """
     assert isinstance(task, Clustering)  # noqa: S101 - that is what the registry says
     if task.weights is not None:
         raise InputError("kmeans with weights does not grow: leave out grows")

@@ -1,4 +1,4 @@
-"""Components of a matrix that has gained rows: an update by the new rows."""
+"""Components of a matrix that has gained rows: components of an earlier result, updated by the new rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from rankfold.pipeline.storage.result import Result
 
 
 def grow_components(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """Step of svd or pca for a matrix that has gained rows: see ``Method.grow``."""
+    """Make the step by which a result of svd or pca takes in the rows that its matrix has gained.
+
+    ``task`` decomposes all rows. ``earlier`` is the result of the ``first`` rows, or None to only check that
+    a result can grow. ``grows`` must be ``"rows"``. See ``Method.grow``.
+    """
     assert isinstance(task, Reduction)  # noqa: S101 - that is what the registry says
     parameters, source = task.parameters, task.source
     if grows != "rows":

@@ -54,9 +54,11 @@ class FactorGrowth:
     """Task that adds new rows to an earlier nonnegative factorization."""
 
     whole: Nonnegative
-    """The factorization of all rows, as it was asked for."""
+    """The factorization of all rows, as it was asked for: it gives the request and the rank."""
 
     earlier: Result
+    """The nmf result of the first ``old_rows`` rows of the matrix."""
+
     part: Source
     """The matrix of new rows."""
 
@@ -70,7 +72,7 @@ class FactorGrowth:
 
     @property
     def view(self) -> View:
-        """View of the new rows, swept along the rows however few they are."""
+        """View of the new rows, swept along the rows even if they are fewer than the columns."""
         return View(self.part, Orientation.ROWS)
 
     @property
@@ -79,11 +81,14 @@ class FactorGrowth:
         return self.whole.parameters.rank
 
     def request(self) -> dict[str, Any]:
-        """The request for all rows."""
+        """The request of the factorization of all rows, as JSON types."""
         return self.whole.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """Factors of all rows, and the sums that a later growth needs."""
+        """Arrays of the result: ``W`` (rows, k), ``H`` (k, columns), and two sums over all rows.
+
+        The sums ``W'W`` (k, k) and ``W'X`` (k, columns) are what a later growth starts from.
+        """
         (rows, columns), k, dtype = self.source.shape, self.rank, self.view.dtype
         wide = np.dtype(np.float64)
         w = Output("W", (rows, k), dtype, count(rows, self._rows_cut.panel_rows))
@@ -93,7 +98,7 @@ class FactorGrowth:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of one pass over the new rows, and a sweep that joins old and new rows of W."""
+        """Plan of one pass over the new rows, and of a sweep that joins old and new rows of W."""
         (rows, columns), k, item = self.source.shape, self.rank, self.view.dtype.itemsize
         task_facts = TaskFacts(
             kind="nmf",
@@ -129,12 +134,12 @@ class FactorGrowth:
         return NonnegativePass(panels, iteration, first_pass=True, row_seconds=seconds)
 
     def _new(self, folder: Path) -> ScratchMatrix:
-        """Scratch file for W of the new rows."""
+        """Scratch matrix in ``folder`` for W of the new rows, (new rows, k)."""
         return ScratchMatrix(folder / "new-rows.bin", self.part.shape[0], self.rank, self.view.dtype)
 
     @property
     def _rows_cut(self) -> Cut:
-        """Cut of the rows of W into panels that are chunks of the result."""
+        """Cut of all rows of W into panels (rows at a time) that are whole chunks of the result."""
         row_bytes = self.rank * self.view.dtype.itemsize
         read = self.source.shape[1] * self.source.dtype.itemsize
         chunk = matching_chunk(self.source.row_grid, read, row_bytes)
@@ -148,7 +153,10 @@ class FactorGrowth:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Solve W of new rows and then H, and write the result; return its facts."""
+        """Solve W of new rows and then H, and write the result; return its facts (metadata).
+
+        ``fingerprint`` is that of the matrix of all rows.
+        """
         with one_blas_thread():
             h = np.asarray(self.earlier.H[...], np.float64)
             state = self._solve_rows(run, h)
@@ -161,7 +169,7 @@ class FactorGrowth:
         return facts
 
     def _solve_rows(self, run: Run, h: Float64) -> State:
-        """Solve W of the new rows against H; return the sums over these rows."""
+        """Solve W of the new rows against ``h`` (k, n), to scratch; return sums over these rows."""
         k = self.rank
         arrays = {"right": h.T, "gram": h @ h.T, "linear": np.zeros(k), "diagonal": np.zeros(k)}
         constants = save_once(run.part("iteration-01", "constants.part"), arrays)
@@ -172,7 +180,7 @@ class FactorGrowth:
         return state
 
     def _solve_columns(self, h: Float64, gram: Float64, product: Float64) -> Float64:
-        """Solve H (k, n) against all rows, from their sums ``W' W`` (k, k) and ``W' X`` (k, n)."""
+        """Solve H (k, n) against all rows, starting from ``h``; ``gram`` is ``W'W``, ``product`` ``W'X``."""
         columns = np.ascontiguousarray(h.T)
         Pivoting().improve(gram, product.T.copy(), np.zeros(self.rank), columns, fresh=False)
         return np.ascontiguousarray(columns.T.astype(self.view.dtype), np.float64)
@@ -214,7 +222,10 @@ class FactorGrowth:
 
 
 def _relative(total: float, h: Float64, gram: Float64, product: Float64, floor: float) -> float:
-    """``|X - W H| / |X|`` from sums over the rows: ``|X|^2``, ``W' W`` and ``W' X``."""
+    """``|X - W H| / |X|`` in the Frobenius norm, at least ``floor``, from sums over rows and ``h`` (k, n).
+
+    The sums are ``total`` ``|X|^2``, ``gram`` ``W'W`` (k, k) and ``product`` ``W'X`` (k, n).
+    """
     if not total > 0:
         return 0.0
     squares = total - 2 * float((h * product).sum()) + float((gram * (h @ h.T)).sum())
@@ -222,7 +233,11 @@ def _relative(total: float, h: Float64, gram: Float64, product: Float64, floor: 
 
 
 def grow_factors(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """Step of nmf for a matrix that has gained rows: see ``Method.grow``."""
+    """Make the step by which a result of nmf takes in the rows that its matrix has gained.
+
+    ``task`` factorizes all rows. ``earlier`` is the result of the ``first`` rows, or None to only check that
+    a result can grow. ``grows`` is one of ``GROWS``. See ``Method.grow``.
+    """
     if type(task) is not Nonnegative or task.both is not None:
         raise InputError(
             "nmf with weights, gaps, or factors given to start from does not grow: leave out grows"
@@ -239,7 +254,7 @@ def grow_factors(task: Task, earlier: Result | None, first: int, grows: str) -> 
 
 
 def _require_sums(task: Nonnegative, grows: str) -> None:
-    """Raise ``InputError`` for a factorization that cannot grow by sums over rows."""
+    """Raise ``InputError`` if ``grows`` is ``"rows"`` but sums over rows are not enough to solve H."""
     parameters, (rows, columns) = task.parameters, task.source.shape
     plain = FactorRequest.of("auto", NmfArguments(parameters.rank))
     for name in ("loss", "alpha_w", "alpha_h", "constraint_w", "constraint_h"):
@@ -256,12 +271,12 @@ def _require_sums(task: Nonnegative, grows: str) -> None:
 
 
 def _by_rows(task: Nonnegative) -> bool:
-    """True if sweeps write W to scratch, and H is solved from sums."""
+    """True if sweeps run along the rows: W goes to scratch, and H is solved from sums over rows."""
     return orientation_of(compression_of(task.parameters, task.source), task.source) is Orientation.ROWS
 
 
 def _polish(task: Nonnegative, earlier: Result) -> Nonnegative:
-    """Task of a fit to all rows that starts from the earlier factors."""
+    """Task of a fit to all rows that starts from H of the earlier result."""
     h = earlier.H
     if not _by_rows(task):
         raise InputError("W of the rows that have come is not known to start from: leave out grows")

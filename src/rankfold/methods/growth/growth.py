@@ -29,41 +29,43 @@ from rankfold.pipeline.text import suggest_name
 LOG = logging.getLogger("rankfold")
 
 GROWS = ("rows", "polish")
-"""Ways to grow: read only the new rows, or fit all rows, starting from the earlier result."""
+"""Values of the argument ``grows``: read only the new rows, or fit all rows, starting from the earlier
+result."""
 
 ORIGIN = "grown_from"
-"""Key in the request of a grown result for the digest of the result before it."""
+"""Key in the request of a grown result, whose value is the digest of the result that it continued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Way of a method to make a result of all rows, usually from an earlier result and the new rows."""
+    """Task by which a method makes a result of all rows, usually from an earlier result and the new rows."""
 
     task: Task
     """Task that, when carried out, writes the result of all rows."""
 
     rows_read: int
-    """Rows of the matrix that it reads at least once."""
+    """Number of rows of the matrix that the task reads at least once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuedTask:
-    """Task whose result records the rows that it was made from."""
+    """Task that wraps the task of ``step`` and records in the result which rows it was made from."""
 
     asked: Task
     """Task on all rows, as it was asked for."""
 
     step: Step
-    """Task that is carried out instead, and the number of rows that it reads."""
+    """Task that is carried out in place of ``asked``, and the number of rows that it reads."""
 
     additions: tuple[tuple[int, int], ...]
-    """Rows that the result was made from: (first, one past the last) of the first fit and each addition."""
+    """Rows that the result was made from, (first, one past the last): of the first fit, then of each
+    addition."""
 
     origin: str = ""
-    """Digest of the result that it continues; empty if it begins anew."""
+    """Digest of the earlier result that is continued; empty if the result begins anew."""
 
     replaces: bool = False
-    """True if an earlier state of the result exists at its path."""
+    """True if an earlier state of the result exists at its path and is to be replaced."""
 
     @property
     def source(self) -> Source:
@@ -77,7 +79,7 @@ class ContinuedTask:
         return last - first
 
     def request(self) -> dict[str, Any]:
-        """The request for all rows, with the digest of the result that it continues."""
+        """The request of ``asked``, with ``origin`` under the key ``ORIGIN`` unless that is empty."""
         return {**self.asked.request(), **({ORIGIN: self.origin} if self.origin else {})}
 
     def outputs(self) -> tuple[Output, ...]:
@@ -85,15 +87,19 @@ class ContinuedTask:
         return self.step.task.outputs()
 
     def loops(self) -> dict[str, Any]:
-        """Facts that compiled loops depend on in addition to the request."""
+        """Facts that compiled loops depend on besides the request; empty if the task of ``step`` has none."""
         return self.step.task.loops() if hasattr(self.step.task, "loops") else {}
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan of the task that is carried out."""
+        """Plan of the task of ``step``."""
         return self.step.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Record rows and their marks, and carry out the task of ``step``; return the facts of the result."""
+        """Record rows and their marks, and carry out the task of ``step``; return the facts of the result.
+
+        Marks are digests of the rows, by which a later call finds out if they have changed. ``fingerprint``
+        is that of the matrix of all rows.
+        """
         marks = row_marks(self.source, self.source.shape[0]).as_dict()
         run.request = self.request()
         run.growth = {
@@ -105,7 +111,7 @@ class ContinuedTask:
 
 
 def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> ContinuedTask | None:
-    """Decide what to do for a task whose result grows; None if the result includes all rows already.
+    """Decide how to make a result that grows: continue, or begin anew; None if it includes all rows already.
 
     Parameters
     ----------
@@ -115,6 +121,8 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Conti
         One of ``GROWS``.
     out
         Path of the result, whether it exists or not.
+    device
+        Device that the result is to be computed on; one from another device is not continued.
     redo
         True to begin anew if rows have changed that the result was made from.
 
@@ -155,7 +163,7 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Conti
 
 
 def _anew(task: Task, grows: str) -> ContinuedTask:
-    """The task on all rows, begun anew, after checks that the method and its matrix can grow."""
+    """Task that makes the result from all rows; ``InputError`` if the method or its matrix cannot grow."""
     if grows not in GROWS:
         raise InputError(
             f"grows must be one of {', '.join(GROWS)}, not {grows!r}{suggest_name(grows, GROWS)}"
@@ -174,7 +182,10 @@ def _kind(task: Task) -> str:
 
 
 def _earlier(out: Path, task: Task, device: str) -> Result | None:
-    """The result at ``out`` if it answers the same request for an earlier state of the matrix, else None."""
+    """The result at ``out`` if it answers the request of ``task``, perhaps for fewer rows, else None.
+
+    It must be of the same ``device`` and of the current edition of the method.
+    """
     try:
         result = Result(out)
     except InputError:
@@ -186,7 +197,7 @@ def _earlier(out: Path, task: Task, device: str) -> Result | None:
 
 
 def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
-    """The fields of a request that follow neither from the shape of its matrix nor from an earlier result."""
+    """The request without the entries that its matrix's ``shape`` or an earlier result determines."""
     kind = str(request["kind"])
     by_shape = METHODS[kind].by_shape if kind in METHODS else ()
     parts = (ORIGIN, *by_shape, *["rank"] * (bool(by_shape) and request["rank"] == min(shape)))
@@ -194,7 +205,10 @@ def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
 
 
 def _change(source: Source, attrs: Mapping[str, Any], first: int) -> str:
-    """Text of the change in the rows that a result was made from; empty if there is none."""
+    """Text on how the ``first`` rows differ from those that a result was made from; empty if they do not.
+
+    ``attrs`` are the attributes of that result.
+    """
     if "row_marks" not in attrs:
         return "it was made without grows, so that nothing tells whether they are the same"
     if source.shape[0] < first:
@@ -205,5 +219,5 @@ def _change(source: Source, attrs: Mapping[str, Any], first: int) -> str:
 
 
 def _origin(earlier: Result) -> str:
-    """Digest of a result's request, which includes the results before it, and of its matrix."""
+    """Digest of the request of ``earlier``, which includes the results before it, and of its matrix."""
     return digest([earlier.attrs["request"], earlier.attrs["input"]["fingerprint"]])

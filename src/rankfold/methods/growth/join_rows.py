@@ -1,6 +1,6 @@
 """Array of a result from rows of an earlier result, followed by new ones; the matrix is not read.
 
-The rows of a matrix after those that an earlier result was made from.
+Also the matrix of those rows that follow the ones an earlier result was made from.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ class JoinRows(DeclaredFold):
     """Fold that writes an array of a result by whole chunks: rows of an earlier result, then new ones."""
 
     cut: Cut
+    """Cut of all m rows of the array into panels that are whole chunks."""
+
     earlier: Source
-    """(m0, k) rows of the earlier result, or (1, m0) where each row is one number."""
+    """Rows of the earlier result, (m0, k), or (1, m0) if the array is a vector."""
 
     new: ScratchMatrix
-    """(m - m0, k) rows that follow them."""
+    """Scratch matrix (m - m0, k) of the rows that follow those."""
 
     array: Path
-    """The array to write."""
+    """Path of the Zarr array to write, (m, k) or (m,)."""
 
     old_rows: int
-    """Number m0 of earlier rows."""
+    """Number m0 of rows of the earlier result."""
 
     slots: int = 1
     row_seconds: float = 1e-8
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer for the rows that are written at a time, (panel rows, k)."""
+        """The buffer ``rows`` for the rows that are written at a time, (panel rows, k)."""
         return {"rows": Buffer((self.cut.panel_rows, self.new.columns), self.new.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """The sum ``rows`` (1,): number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
@@ -57,11 +59,11 @@ class JoinRows(DeclaredFold):
 
     @property
     def _numbers(self) -> bool:
-        """True if each row is one number, and the array is a vector."""
+        """True if the array is a vector: each of its rows is one number."""
         return self.earlier.shape == (1, self.old_rows) and self.new.columns == 1
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read rows ``start:stop`` from the earlier result and from scratch, and write them to the array."""
+        """Write rows ``start:stop`` of the array, from the earlier result and from scratch; count them."""
         rows = work.rows[: stop - start]
         middle = min(max(self.old_rows, start), stop)
         if start < middle:
@@ -80,7 +82,7 @@ class JoinRows(DeclaredFold):
 
 
 def new_rows(source: Source, first: int) -> Source:
-    """The matrix of rows from ``first`` on, with the same preparation steps (``prepare=``) if any."""
+    """The rows of ``source`` from index ``first`` on, with its preparation steps (``prepare=``) if any."""
     rows = slice(first, None)
     if isinstance(source, PreparedSource):
         return select_prepared(source, rows=rows, columns=None)

@@ -17,7 +17,12 @@ from rankfold.pipeline.storage.result import Result
 
 
 def grow_lists(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """Step of knn, see ``Method.grow``: new rows are compared with all, and merged into earlier lists."""
+    """Make the step by which exact lists of neighbors take in the rows that their matrix has gained.
+
+    New rows are compared with all rows, and merged into the lists of old ones. ``task`` searches all rows.
+    ``earlier`` is the result of the ``first`` rows, or None to only check that a result can grow. ``grows``
+    must be ``"rows"``. See ``Method.grow``.
+    """
     if not isinstance(task, Neighbors) or task.queries is not None or task.earlier is not None:
         raise InputError(
             "lists grow that are of rows among themselves: leave out grows, or queries and index"

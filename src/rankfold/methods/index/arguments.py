@@ -27,7 +27,7 @@ class IndexArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on the partitions of an index."""
+    """One line of text on the partitions of an index, from its ``facts``; ``attempt`` is not used."""
     largest = f"the largest of {facts['largest_partition']} rows"
     line = f"index by {facts['method']}, {facts['request']['metric']}"
     return f"{line}; {facts['partitions']} partitions, {largest}"

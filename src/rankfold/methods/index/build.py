@@ -3,12 +3,11 @@
 The second read writes rows by partition to scratch, panel by panel; the panels are then merged. See
 ``methods/partitions``.
 
-Write rows into the result, sorted by partition, and find the radius of each partition.
-
-They are read from runs: the rows of each panel of the matrix (rows read at a time), sorted by partition on
-scratch. A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in
-order of their numbers, since runs are, and each run keeps that order. So what is written is a function of the
-rows and the centers alone. A fold is the work of a sweep (one run through the result) on each panel.
+The merge writes rows into the result, sorted by partition, and finds the radius of each partition. Rows are
+read from runs: the rows of each panel of the matrix (rows read at a time), sorted by partition on scratch. A
+panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in order of their
+numbers, since runs are, and each run keeps that order. So what is written is a function of the rows and the
+centers alone. A fold is the work of a sweep (one run through the result) on each panel.
 """
 
 from __future__ import annotations
@@ -76,7 +75,8 @@ class IndexRows:
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: rows and ids by partition; centers, edges and radii of partitions."""
+        """Names, shapes, types and numbers of chunks of the results: rows and ids by partition; centers,
+        edges and radii of partitions."""
         (rows, columns), layout, reader = self.source.shape, self.layout, self._reader(None)
         chunks, most = count(rows, layout.stored_chunk), layout.most_count
         return (
@@ -174,7 +174,11 @@ class IndexRows:
         return centers, part, runs, edges_of(state["counts"])
 
     def _write(self, run: Run, centers: tuple[Array, Path], runs: Runs, edges: Int64) -> None:
-        """Write the arrays of the result from the rows by panel and partition, ``runs``, and free these."""
+        """Write the arrays of the result from ``runs``, the files of rows by panel and partition; free these.
+
+        ``centers`` are the array (partitions, n) and the path of its checkpoint file, ``edges`` (partitions +
+        1,) those of the partitions.
+        """
         (rows, columns), chunk = self.source.shape, self.layout.stored_chunk
         create_output(run.result, "rows", (rows, columns), runs.rows.dtype, (chunk, columns))
         create_output(run.result, "ids", (rows, 1), np.int64, (chunk, 1))

@@ -2,10 +2,9 @@
 
 Everything follows from the shape, the native chunks and the request, and nothing from memory or workers.
 
-Balls around partitions, and the partitions that they rule out for queries.
-
-By the triangle inequality, the distance of a query from any row of a partition is at least that from the
-center, less the radius of the ball. Distances are Euclidean; for cosine they are chords of the unit sphere.
+Balls around the centers of partitions contain their rows, and rule out partitions for queries. By the
+triangle inequality, the distance of a query from any row of a partition is at least that from the center,
+less the radius of the ball. Distances are Euclidean; for cosine they are chords of the unit sphere.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ from rankfold.pipeline.engine.fold import Workspace
 Int64 = npt.NDArray[np.int64]
 
 LEAST_ROWS = 256
-"""Least average rows of a partition: with fewer, starting a comparison costs more than its products."""
+"""Least average number of rows of a partition: with fewer, starting a comparison costs more than its
+products."""
 
 ROWS_AT_ONCE = 8 * 2**20
 """Bytes of rows in float32 that a search reads at once."""
@@ -59,12 +59,12 @@ class IndexLayout(Layout):
 
     @property
     def spill(self) -> int:
-        """Partitions of a row: 1, since more probes find the neighbors that more copies would."""
+        """Number of partitions that a row is put into: 1, since more probes find what more copies would."""
         return 1
 
     @property
     def stored_chunk(self) -> int:
-        """Rows of a chunk of the result."""
+        """Number of rows in a chunk of the result."""
         least, most = (max(1, size // self.row_bytes) for size in CHUNK_BYTES)
         return min(self.rows, max(1, min(max(self.rows // TARGET_CHUNKS, least), most)))
 
@@ -85,7 +85,8 @@ def rows_at_once(columns: int) -> int:
 def reads_of(edges: Int64, columns: int) -> Int64:
     """Edges of the runs of rows that are read at once: adjacent partitions, or a piece of a large one.
 
-    ``edges`` (partitions + 1,) are those of the partitions.
+    ``edges`` (partitions + 1,) are those of the partitions. Both count rows of the index, sorted by
+    partition.
 
     >>> reads_of(np.array([0, 3, 5, 40]), 2**17).tolist()
     [0, 5, 16, 28, 40]
@@ -98,6 +99,8 @@ def reads_of(edges: Int64, columns: int) -> Int64:
 
 def most_together(reads: Int64, edges: Int64) -> int:
     """Largest number of partitions that are read at once, pieces counted as well.
+
+    ``reads`` are edges from ``reads_of``, ``edges`` (partitions + 1,) those of the partitions.
 
     >>> most_together(np.array([0, 6, 22]), np.array([0, 3, 6, 19, 22]))
     2
@@ -130,7 +133,8 @@ SLACK = 2.0**-40
 
 
 def reach(rows: Array, center: Array, metric: int) -> float:
-    """Radius of a ball around a center that contains some rows; a chord of the unit sphere for cosine.
+    """Radius of a ball around a center (n,) that contains ``rows`` (r, n); a chord of the unit sphere for
+    cosine.
 
     Rows of zeros are at cosine distance 1 from all, a chord of root 2; the difference of a unit vector and
     zeros would give 1.
@@ -197,7 +201,7 @@ def may_be_near(
 
 
 def taken(queries: Rows, some: Int64, room: BufferPool) -> Rows:
-    """Copy some of the queries into contiguous buffers of ``room``."""
+    """Copies of the queries with the indices ``some`` (r,), in contiguous buffers of ``room``."""
     shape = len(some), queries.raw.shape[1]
     raw = room.array("taken", shape, queries.raw.dtype)
     np.take(queries.raw, some, axis=0, out=raw)

@@ -5,7 +5,7 @@ is drawn. Their true neighbors are found first, and then the share of these that
 probes find, until the lower end of the interval reaches ``min_recall``. All queries are then searched with
 that number of probes, in one read of them.
 
-An existing index, opened: its rows, their numbers, and its partitions.
+``StoredIndex`` is an existing index, opened: its rows, their numbers, and its partitions.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class IndexQueries:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: distances, indices and graph."""
+        """Names, shapes, types and numbers of chunks of the results: distances, indices and graph."""
         rows, others, k = self.source.shape[0], self.index.rows.shape[0], self.parameters.k
         chunks, wide = count(rows, self.chunk_rows), np.dtype(np.float64)
         files = 2 * chunks + count(rows + 1, POINTERS)
@@ -127,7 +127,7 @@ class IndexQueries:
         )
 
     def loops(self) -> dict[str, Any]:
-        """Keys for ``warm_neighbors``, in addition to the request: the type of the rows of the index."""
+        """Entry that ``warm_neighbors`` reads besides those of the request: type of the rows of the index."""
         return {"others": self.index.rows.dtype}
 
     # Cuts -----------------------------------------------------------------------------------------
@@ -263,7 +263,8 @@ class IndexQueries:
     def _choose(self, run: Run, shift: Float64 | None) -> tuple[int, dict[str, Any]]:
         """Choose the number of partitions that queries are compared with, 0 for an exact search.
 
-        Returns it with the facts about recall for the metadata of the result.
+        Returns it with the facts about recall for the metadata of the result. ``shift`` (columns,), or None,
+        is subtracted from rows before products.
         """
         if not self.recall_rows:
             return 0, {"recall": 1.0, "partitions": self.index.partitions}
@@ -315,8 +316,8 @@ class IndexQueries:
     ) -> Float64:
         """Search for the neighbors of some queries; returns their distances (queries, k), nearest first.
 
-        ``name`` is that of the sweep. ``probes``: number of partitions to compare with, and True for exact
-        lists.
+        ``name`` is that of the sweep. ``probes`` is the number of partitions to compare with, and True for
+        exact lists. ``shift`` (columns,), or None, is subtracted from rows before products.
         """
         lists = Lists.of(run.scratch / name, "lists", few.shape[0], self.parameters.k)
         run.sweep(name, self._fold((few, self.sample_cut), probes, shift, Where(lists=lists), run))
@@ -333,7 +334,11 @@ class IndexQueries:
     def _search(
         self, probes: int, shift: Float64 | None, result: Path, run: Run | None = None
     ) -> SearchIndex:
-        """Fold that finds the neighbors of all queries, exactly if ``probes`` is 0; a plan has no ``run``."""
+        """Fold that finds the neighbors of all queries, exactly if ``probes`` is 0; a plan has no ``run``.
+
+        ``shift`` (columns,), or None, is subtracted from rows before products; ``result`` is the folder that
+        lists are written into.
+        """
         how = (probes or self.first_probes), not probes
         return self._fold((self.source, self.cut(how[0])), how, shift, Where(result), run)
 
@@ -361,7 +366,8 @@ class IndexQueries:
     ) -> TrueNeighbors:
         """Fold over the rows of the index that finds the true neighbors of some queries.
 
-        ``limits`` (queries,) are distances within which k rows are known to be. Without ``run`` for a plan.
+        ``limits`` (queries,) are distances within which k rows are known to be. ``shift`` (columns,), or
+        None, is subtracted from rows before products. A plan has no ``run``.
         """
         edges, columns = self.index.edges(), self.index.rows.shape[1]
         reads = reads_of(edges, columns)
@@ -383,7 +389,7 @@ def queries_task(x: object, index: Result | str | Path, parameters: NeighborRequ
 
 
 SAME = {"sqeuclidean": "euclidean"}
-"""Metrics that order rows as another metric does: that metric, by name."""
+"""For a metric that orders rows as another one does, the name of that other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +406,7 @@ class StoredIndex:
     """(m, 1) number of each of these rows in the matrix."""
 
     partitions: int
+    """Number of partitions."""
 
     @classmethod
     def of(cls, result: Result | str | Path) -> StoredIndex:
@@ -451,12 +458,15 @@ class StoredIndex:
         return {name: np.asarray(self.result[name][...]) for name in names}
 
     def edges(self) -> Int64:
-        """(partitions + 1,) first row of each partition; equal sizes are assumed for a future index."""
+        """(partitions + 1,) first row of each partition, and the end, among the rows sorted by partition.
+
+        Equal sizes are assumed for an index that is still to be made.
+        """
         stored = getattr(self.result, "edges", None)
         if stored is None:
             return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions
         return np.asarray(stored[...], np.int64)
 
     def digest(self) -> str:
-        """Digest of the request and the matrix that the index was made from."""
+        """Hash that identifies the request and the matrix that the index was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])

@@ -196,7 +196,10 @@ class _Panel:
     state: State
 
     def chosen(self, probed: Array) -> Meetings:
-        """Yield the rows to read of partitions that queries probe, ``probed`` (queries, probes)."""
+        """Yield the rows to read, and the queries to compare with them, in the order of the index.
+
+        ``probed`` (queries, probes) are the partitions that each query is compared with.
+        """
         order = np.argsort(probed, axis=None, kind="stable")
         edges = np.searchsorted(probed.reshape(-1)[order], np.arange(self.fold.partitions + 1))
         order //= self.fold.probes
@@ -205,7 +208,11 @@ class _Panel:
             yield from _together(some)
 
     def possible(self, probed: Array, wanted: npt.NDArray[np.bool_]) -> Meetings:
-        """Yield the rows to read of other partitions that may hold neighbors of the queries ``wanted``."""
+        """Yield the rows to read of partitions that may still hold neighbors, and the queries to compare.
+
+        ``probed`` (queries, probes) are partitions that are left out, since queries were compared with them;
+        ``wanted`` (queries,) is True for the queries to compare.
+        """
         for pieces in self._reads():
             first, last = pieces[0][0], pieces[-1][0] + 1
             near = may_be_near(self.work, (first, last), self.queries, self.lists.keys[:, 0])
@@ -235,7 +242,7 @@ class _Panel:
                     self._meet(queries[top : top + step], part, ids[low:high, 0])
 
     def _meet(self, some: Int64, rows: Rows, names: Int64) -> None:
-        """Compare the queries ``some`` with some rows, and update their lists.
+        """Compare the queries with the indices ``some`` with ``rows`` of the index, and update their lists.
 
         ``names`` (rows,) are the numbers of the rows in the indexed matrix, in increasing order.
         """
@@ -253,7 +260,10 @@ class _Panel:
 
 
 def _together(some: list[tuple[slice, Int64]]) -> Meetings:
-    """Yield one slice of rows to read, from the first to the last partition with queries, if any."""
+    """Yield one slice of rows to read, from the first to the last partition with queries, if any has some.
+
+    ``some`` has, for each of adjacent partitions, its slice of rows and the indices of its queries.
+    """
     met = [(places, queries) for places, queries in some if len(queries) and places.stop > places.start]
     if met:
         yield slice(met[0][0].start, met[-1][0].stop), met

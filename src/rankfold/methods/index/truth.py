@@ -73,10 +73,11 @@ class TrueNeighbors(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Lists of the queries: ``keys`` and ``places``, rows of the index, (queries, k); ``uncertain`` (1,).
+        """Lists of the queries: ``keys`` and ``places`` (queries, k), and ``uncertain`` (1,).
 
-        The last counts how often a query had too few candidates in a partition to be certain, so that its
-        distances from all rows there were computed.
+        Keys are distances, places are indices of rows of the index, sorted by partition. The last sum counts
+        how often a query had too few candidates in a partition to be certain, so that its distances from all
+        rows there were computed.
         """
         shape = len(self.limits), self.k
         return {

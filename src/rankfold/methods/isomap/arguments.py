@@ -18,18 +18,18 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.presentation import CellElements, Presentation
 
 LANDMARKS = ("farthest", "random")
-"""Ways of choosing the rows that paths begin at."""
+"""Ways of choosing the landmarks, rows that paths begin at."""
 
 DEFAULT_K = 5
-"""Neighbors of each row of a matrix, itself not counted, as in scikit-learn."""
+"""Default number of neighbors of each row of a matrix, itself not counted, as in scikit-learn."""
 
 DISCONNECTED = ("refuse", "join")
-"""Ways of treating a graph of several components."""
+"""Ways of treating a graph of several components: raise an error, or join them by edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsomapArguments:
-    """Arguments of ``rankfold.isomap``."""
+    """Arguments of ``rankfold.isomap``, which describes them."""
 
     n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
     n_landmarks: Annotated[
@@ -58,7 +58,7 @@ class IsomapArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on an embedding by shortest paths."""
+    """Line of text on an embedding by shortest paths, from facts of the result; ``attempt`` is not used."""
     line = f"{dimensions(facts)} by {facts['request']['n_landmarks']} landmarks"
     return f"{line}; {unexplained(facts)}{neighborhoods(facts)}"
 
@@ -85,10 +85,10 @@ ISOMAP = Method(
 
 
 FEW_ROWS = 1000
-"""Largest number of rows for which all rows are landmarks by default."""
+"""Number of rows up to which all rows are landmarks by default."""
 
 MANY = 500
-"""Default number of landmarks for more rows."""
+"""Default number of landmarks for more rows than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class IsomapRequest:
 
     @classmethod
     def of(cls, rows: int, arguments: IsomapArguments) -> IsomapRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
+        """Make a request for ``rows`` rows from a caller's arguments; ``InputError`` for invalid ones."""
         components, given = arguments.n_components, arguments.n_landmarks
         landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else given
         if not 1 <= landmarks <= rows:
@@ -115,5 +115,5 @@ class IsomapRequest:
         return cls(components, landmarks, arguments.landmarks, arguments.seed, arguments.disconnected)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters that identify the request, for JSON; also written to the facts of a result."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         return {"kind": "isomap", **dataclasses.asdict(self)}

@@ -3,7 +3,7 @@
 Threads work on landmarks of a group, each with a heap of its own. The size of a group follows from the shape
 alone, and so do the chunks that it writes: none has to be made again after a kill.
 
-Choice of the rows that paths begin at: each the farthest from those before, or random ones.
+Choice of the landmarks, the rows that paths begin at: each the farthest from those before, or random ones.
 
 A smaller number of landmarks gives the first of a larger number. The farthest row is exact, though paths are
 not followed where other landmarks are nearer: see ``lower_distances``.
@@ -42,23 +42,24 @@ Int64 = npt.NDArray[np.int64]
 NAME = "geodesics"
 
 GROUPS = 64
-"""Number of groups of landmarks, within the bounds of ``GROUP``; a chunk is as wide as a group."""
+"""Number of groups of landmarks, if their sizes are then within ``GROUP``; a chunk is as wide as a group."""
 
 GROUP = (16, 256)
 """Fewest and most landmarks of a group."""
 
 CHUNK_ROWS = 2**14
-"""Largest number of rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
+"""Largest number of rows of a chunk of distances, unless there would be more than ``TARGET_CHUNKS`` such
+chunks."""
 
 BLOCK_NUMBERS = 2**22
-"""Largest number of distances that are read together, which are the rows of a chunk for all landmarks."""
+"""Largest number of distances that are read together: those of the rows of a chunk from all landmarks."""
 
 TARGET_CHUNKS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Geodesics:
-    """Distances of all rows from landmarks, (m, l), as they are stored."""
+    """Distances of all m rows from l landmarks, (m, l), as they are stored in a result."""
 
     rows: int
     landmarks: int
@@ -66,7 +67,7 @@ class Geodesics:
 
     @property
     def group(self) -> int:
-        """Number of landmarks of a group."""
+        """Number of landmarks whose paths are followed together, and columns of a chunk."""
         return min(self.landmarks, max(GROUP[0], min(self.landmarks // GROUPS, GROUP[1])))
 
     @property
@@ -77,28 +78,32 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes for paths from one landmark: distances, a heap with its keys, and positions of vertices in
-        it.
+        """Bytes of a thread that follows paths from one landmark.
+
+        These are distances, a heap with its keys, and positions of vertices in it.
         """
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property
     def group_bytes(self) -> int:
-        """Bytes of the distances of a group, and of a chunk as it is written."""
+        """Bytes of the distances from a group of landmarks, and of a chunk as it is written."""
         return self.group * self.dtype.itemsize * (self.rows + 2 * self.chunk_rows)
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a block of rows as it is read, in float64, and of arrays made from it."""
+        """Bytes of a block (see ``blocks``) as it is read, in float64, and of arrays made from it."""
         return self.chunk_rows * self.landmarks * (2 * self.dtype.itemsize + 3 * 8)
 
     def blocks(self) -> list[tuple[int, int]]:
-        """First row and end of each block of rows that are read together."""
+        """Row ranges (start, stop) of the blocks in which distances are read, from all landmarks at once."""
         step = self.chunk_rows
         return [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
 
     def write(self, run: Run, graph: NumberedGraph, landmarks: Int64) -> Float64:
-        """Find and write all distances; returns those among landmarks (l, l)."""
+        """Find the distances of all rows from ``landmarks`` (l,) and write them into the result of ``run``.
+
+        Returns the distances among landmarks, (l, l). Groups that an earlier attempt has finished are kept.
+        """
         began, group = time.perf_counter(), self.group
         shape, chunks = (self.rows, self.landmarks), (self.chunk_rows, group)
         path = create_output(run.result, NAME, shape, self.dtype, chunks)
@@ -120,7 +125,11 @@ class Geodesics:
     def _write_group(
         self, path: Path, graph: NumberedGraph, vertices: Any, span: tuple[int, int], pool: ThreadPoolExecutor
     ) -> Float64:
-        """Find and write the distances from a group of landmarks; returns those to all landmarks."""
+        """Find and write the distances of all rows from landmarks ``start:stop``, given as ``span``.
+
+        ``path`` is the array that is written, ``vertices`` (l,) are the vertices of all landmarks in
+        ``graph``. Returns the distances from this group to all landmarks, (stop - start, l).
+        """
         start, stop = span
         distances = np.empty((stop - start, self.rows), self.dtype)
         among = np.empty((stop - start, self.landmarks))
@@ -138,7 +147,10 @@ class Geodesics:
         return among
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
-        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest one."""
+        """(l,) number of rows nearest to each landmark; and largest distance of a row from its nearest one.
+
+        Both from the distances that ``write`` has written into the result of ``run``.
+        """
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (
@@ -159,14 +171,14 @@ def random_numbers(seed: int, purpose: Purpose) -> np.random.Generator:
 
 
 def any_rows(rows: int, count: int, seed: int) -> Int64:
-    """(count,) rows drawn at random, in random order."""
+    """(count,) row numbers of landmarks, out of ``rows`` rows, drawn at random, in random order."""
     return random_numbers(seed, Purpose.PATH_LANDMARKS).permutation(rows)[:count]
 
 
 def farthest_rows(graph: NumberedGraph, count: int, seed: int, tell: Callable[[int], Any]) -> Int64:
-    """(count,) rows, the first random, each other the farthest from those before.
+    """(count,) row numbers of landmarks: the first random, each other the farthest from those before.
 
-    Of equally far ones it is the first vertex.
+    Of equally far rows it is that of the first vertex. ``tell`` is called with the number chosen so far.
     """
     near = np.full(graph.rows, np.inf)
     first = int(random_numbers(seed, Purpose.PATH_LANDMARKS).integers(graph.rows))

@@ -39,29 +39,29 @@ RECORD_BYTES = 24
 
 
 def index_type(rows: int) -> np.dtype[Any]:
-    """Integer type that numbers this many vertices."""
+    """Integer type that numbers ``rows`` vertices: int32, or int64 for more than it can number."""
     return np.dtype(np.int32 if rows < 2**31 else np.int64)
 
 
 def graph_bytes(rows: int, edges: int, item: int) -> int:
-    """Bytes of a graph in memory, and of the vertex of each row; an edge length takes ``item`` bytes."""
+    """Bytes of a graph in memory, and of the vertex of each row; a length of an edge has ``item`` bytes."""
     index = index_type(rows).itemsize
     return 8 * (rows + 1) + edges * (index + item) + rows * index
 
 
 def reading_bytes(rows: int, edges: int) -> int:
-    """Bytes to read a graph, besides the graph: pointers as stored, order and labels, a chunk in pieces."""
+    """Additional bytes while a graph is read: pointers as stored, order and labels, a chunk in pieces."""
     chunk = chunk_length(edges)
     return 4 * 8 * (rows + 1) + 3 * index_type(rows).itemsize * rows + 80 * chunk
 
 
 def sorting_bytes(lists: StoredLists) -> int:
-    """Bytes of memory to make a graph from neighbor lists by a sort in scratch files."""
+    """Bytes of memory to make a graph of neighbor lists, by a sort in scratch files."""
     return 4 * lists.chunk_bytes + 8 * BLOCK_BYTES + 3 * SORT_BYTES
 
 
 def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
-    """Write the graph of neighbor lists to ``folder``; edges are sorted in files in ``between``."""
+    """Write the graph of neighbor lists to ``folder``; edges are sorted in files in folder ``between``."""
     for old in (folder, between):
         remove(old)
     between.mkdir()
@@ -71,7 +71,7 @@ def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
 
 
 def _both_ways(lists: StoredLists) -> Iterator[Entries]:
-    """Yield every edge and its reverse; none from a row to itself."""
+    """Yield every edge and its reverse, with a distance as real part; none from a row to itself."""
     for first, distances, indices in lists.blocks():
         ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), lists.k)
         apart = ends != starts
@@ -89,25 +89,25 @@ class Components:
     """(rows,) rows in the order of a breadth-first search."""
 
     labels: Array
-    """(rows,) component of each row, from 0 on."""
+    """(rows,) number of the component of each row, from 0 on."""
 
     @property
     def sizes(self) -> Int64:
-        """Number of rows of each component."""
+        """(c,) number of rows of each component."""
         sizes: Int64 = np.bincount(self.labels)
         return sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Bridges:
-    """Edges in addition to those of a graph, each given once."""
+    """Edges that are added to a graph to join its components, each given once; three arrays (edges,)."""
 
     starts: Int64
     ends: Int64
     lengths: npt.NDArray[np.float64]
 
     def both_ways(self) -> tuple[Int64, Int64, npt.NDArray[np.float64]]:
-        """Starts, ends and lengths of the edges in both directions, in order of starts."""
+        """Starts, ends and lengths of the edges in both directions, (2 edges,) each, in order of starts."""
         starts, ends = np.concatenate([self.starts, self.ends]), np.concatenate([self.ends, self.starts])
         order = np.argsort(starts, kind="stable")
         return starts[order], ends[order], np.concatenate([self.lengths, self.lengths])[order]
@@ -118,11 +118,11 @@ NO_BRIDGES = Bridges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 @dataclass(frozen=True, slots=True)
 class NumberedGraph:
-    """A graph whose vertices are rows in another order."""
+    """A graph in memory whose vertices are the rows of a matrix in another order."""
 
     edges: Graph
     numbers: Array
-    """(rows,) vertex of each row."""
+    """(rows,) number of the vertex that stands for each row."""
 
     @property
     def rows(self) -> int:
@@ -131,7 +131,7 @@ class NumberedGraph:
 
 
 def read_components(graph: Path, rows: int) -> Components:
-    """Find the components of a stored graph."""
+    """Find the connected components of a graph of ``rows`` rows that is stored in the folder ``graph``."""
     index = index_type(rows)
     stored = StoredRows(graph)
     if stored.source.shape != (rows, rows):
@@ -153,7 +153,19 @@ def read_components(graph: Path, rows: int) -> Components:
 def read_graph(
     graph: Path, order: Array, dtype: np.dtype[Any], bridges: Bridges = NO_BRIDGES
 ) -> NumberedGraph:
-    """Read a stored graph into memory, with vertices in the given order, and add the bridges."""
+    """Read a stored graph into memory, and add the bridges.
+
+    Parameters
+    ----------
+    graph : Path
+        Folder of the stored graph.
+    order : (rows,) integers
+        Rows in the order of their vertices.
+    dtype : dtype
+        Type of lengths in memory.
+    bridges : Bridges
+        Edges that join components, by row numbers.
+    """
     rows = len(order)
     stored = StoredRows(graph)
     pointers, numbers = stored.pointers, np.empty_like(order)
@@ -179,7 +191,10 @@ def read_graph(
 
 
 def _require_distances(values: Array, rows: Int64) -> None:
-    """Raise ``DataError`` for distances that are negative, NaN, or beyond the range of float32."""
+    """Raise ``DataError`` for distances that are negative, NaN or above ``LARGEST``.
+
+    ``values`` and ``rows`` (edges,) are distances, and rows that they begin at.
+    """
     bad = ~((values >= 0) & (values <= LARGEST))
     if bad.any():
         place = int(bad.argmax())
@@ -201,24 +216,27 @@ METRICS = {
     "hamming": "hamming",
     "jaccard": "jaccard",
 }
-"""Metrics by which rows of components are compared, with their names in SciPy."""
+"""Metrics by which rows of different components are compared, with their names in SciPy."""
 
 MOST_COMPONENTS = 1024
 """Largest number of components that are joined: any two get an edge, and more components would have too many
 of these."""
 
 ROW_BLOCK_BYTES = 16 * 2**20
-"""Largest number of bytes, as float64, of a block of rows that is compared with another."""
+"""Largest number of bytes, in float64, of a block of rows that is compared with another."""
 
 BLOCK_ROWS = 2048
-"""Largest number of rows of a block."""
+"""Largest number of rows of a block that is compared with another."""
 
 BRIDGE_BYTES = 4 * ROW_BLOCK_BYTES + 3 * 8 * BLOCK_ROWS**2 + 24 * MOST_COMPONENTS**2
 """Bytes of memory that finding bridges (edges between components) takes."""
 
 
 def require_rows(result: Result, x: Source | None) -> Source:
-    """Check that ``x`` is the matrix in which neighbors were searched, and return it; raises otherwise."""
+    """Check that ``x`` is the matrix whose rows ``result`` has neighbors of, and return it.
+
+    Raises ``ArgumentError`` if it is None, ``InputError`` for another matrix, or a metric not in ``METRICS``.
+    """
     if x is None:
         raise ArgumentError(
             "disconnected='join' compares rows of different components, which neighbors do not tell: give "
@@ -236,7 +254,11 @@ def require_rows(result: Result, x: Source | None) -> Source:
 
 
 def find_bridges(x: Source, metric: str, labels: Array) -> Bridges:
-    """Find the shortest edge between any two components; the order of rows decides between equal ones."""
+    """Find the shortest edge between any two components of a graph, by the distances of their rows.
+
+    ``x`` are the rows, ``labels`` (rows,) their components. The order of rows decides between equal
+    distances.
+    """
     count, largest = int(labels.max()) + 1, int(np.bincount(labels).argmax())
     if count > MOST_COMPONENTS:
         raise DataError(
@@ -267,10 +289,22 @@ def _meet(
     lengths: Float64,
     pairs: Int64,
 ) -> None:
-    """Update shortest edges by the distances between two blocks, each given as rows and their indices.
+    """Update shortest edges by the distances between two blocks of rows.
 
-    ``lengths`` (c, c) has the shortest distance between any two of c components, ``pairs`` (c, c, 2) the two
-    rows. Each pair of components is compared once.
+    Parameters
+    ----------
+    some, others : ((r, d), (r,)) arrays
+        Rows of a block, and their row numbers.
+    metric : str
+        One of ``METRICS``.
+    labels : (m,) integers
+        Component of each row.
+    largest : int
+        Label of the largest component, whose rows are never in ``some``.
+    lengths : (c, c) float64, updated
+        Shortest distance between any two of c components.
+    pairs : (c, c, 2) int64, updated
+        The two rows at that distance. Each pair of components is compared once.
     """
     from scipy.spatial.distance import cdist
 
@@ -297,11 +331,11 @@ def _read(x: Source, start: int, count: int) -> Array:
 
 
 def _gather(x: Source, names: Int64) -> Array:
-    """Read rows by ascending indices; consecutive ones in one read."""
+    """(r, d) rows of ``x`` with the ascending row numbers ``names`` (r,); consecutive ones in one read."""
     runs = np.split(names, np.flatnonzero(np.diff(names) > 1) + 1)
     return np.concatenate([_read(x, int(run[0]), len(run)) for run in runs])
 
 
 def _comparable(rows: Array, metric: str) -> Array:
-    """Convert rows to the type that the metric is measured in."""
+    """Convert rows (r, d) to the type that the metric is measured in: bool for jaccard, else float64."""
     return rows != 0 if metric == "jaccard" else rows.astype(np.float64)

@@ -72,13 +72,14 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SAMPLE_ROWS = (64, 1000)
-"""Fewest and most rows in the sample whose distances in the embedding are compared with paths."""
+"""Fewest and most rows of the sample, whose distances to landmarks in the embedding are compared with
+paths."""
 
 SAMPLE_PAIRS = 2**20
-"""Pairs of a sampled row and a landmark to aim at, within the limits of ``SAMPLE_ROWS``."""
+"""Wanted number of pairs of a sampled row and a landmark, within the limits of ``SAMPLE_ROWS``."""
 
 STEP_FLOPS = 40.0
-"""Operations that take as long as following one edge of a path."""
+"""Floating-point operations that take as long as following one edge of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +87,18 @@ class IsomapTask:
     """Task of an embedding by shortest paths (isomap), from a result of a search for neighbors."""
 
     result: Result
-    """Result of a search for neighbors."""
+    """Result of a search for neighbors, by knn or radius_neighbors."""
 
     rows: int
     edges: int
-    """Largest number of edges of the graph; each is counted from both of its ends."""
+    """Upper bound on the number of edges of the graph, each counted from both of its ends."""
 
     parameters: IsomapRequest
     lists: StoredLists | None
-    """Neighbor lists from which the graph is made first; None if the result has a graph."""
+    """Neighbor lists from which the graph is made first; None if ``result`` holds a graph."""
 
     matrix: Source | None = None
-    """The rows in which neighbors were searched, if components are to be joined; else None."""
+    """Matrix whose rows neighbors were searched in, if components are to be joined; else None."""
 
     @property
     def source(self) -> Source:
@@ -106,25 +107,25 @@ class IsomapTask:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of distances and coordinates: double precision, unless rows have less."""
+        """Type of distances and coordinates: float64, unless the rows searched have less precision."""
         return working_dtype(np.dtype(self.result.attrs["input"].get("dtype", "float64")))
 
     @property
     def geodesics(self) -> Geodesics:
-        """Sizes, chunks and memory of the distances of all rows from landmarks."""
+        """Sizes, chunks and memory of the stored distances of all rows from landmarks."""
         return Geodesics(self.rows, self.parameters.n_landmarks, self.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the coordinates besides ``source``, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the coordinates, as JSON types."""
         lists = None if self.lists is None else self.lists.indices.fingerprint()
         return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
 
     def loops(self) -> dict[str, Any]:
-        """Type of the lengths of edges: a search before it gives its own, which the request cannot know."""
+        """Type of the lengths of edges: facts besides the request on which compiled loops depend."""
         return {"dtype": self.dtype.name}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: the embedding, distances from landmarks, and arrays for placing new rows."""
+        """Declare the arrays of the result: embedding, distances from landmarks, and those for new rows."""
         geodesics, width, double = self.geodesics, self.parameters.n_components, np.dtype(np.float64)
         marks, rows = geodesics.landmarks, geodesics.rows
         tall = count(rows, geodesics.chunk_rows)
@@ -182,14 +183,14 @@ class IsomapTask:
 
     @property
     def sample_rows(self) -> int:
-        """Number of rows in the sample whose distances in the embedding are compared with paths."""
+        """Number of rows of the sample, whose distances in the embedding are compared with paths."""
         few, most = SAMPLE_ROWS
         return min(self.rows, max(few, min(most, SAMPLE_PAIRS // self.parameters.n_landmarks)))
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Follow the paths, scale, and write the arrays; returns the facts (metadata) of the result."""
+        """Follow the paths, scale, and write all arrays; returns the facts (metadata) of the result."""
         self.result.require_whole()
         landmarks, among, components = self._follow_paths(run)
         run.require(run.result / NAME)
@@ -222,20 +223,24 @@ class IsomapTask:
         return facts
 
     def _follow_paths(self, run: Run) -> tuple[Int64, Float64, int]:
-        """Choose landmarks and write distances from them; returns landmarks, distances among them (l, l), and
-        the number of components.
+        """Choose landmarks and write the distances of all rows from them into the result.
+
+        Returns (l,) landmarks, (l, l) distances among them, and the number of components of the graph.
         """
         graph, components = self._graph(run)
         chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
         return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components
 
     def _searched(self) -> dict[str, Any]:
-        """Name and fingerprint of the matrix that neighbors were searched in, and the metric."""
+        """Name and fingerprint of the matrix whose rows neighbors were searched in, and the metric."""
         facts, metric = self.result.attrs["input"], self.result.attrs["request"]["metric"]
         return {"name": facts["name"], "fingerprint": facts["fingerprint"], "metric": metric}
 
     def _graph(self, run: Run) -> tuple[NumberedGraph, int]:
-        """Read the graph, joined to one component; returns also how many components it had."""
+        """Read the graph into memory, with its components joined.
+
+        Returns it with the number of components that it had.
+        """
         place = self.result.path / GRAPH
         if self.lists is not None:
             place = run.scratch / GRAPH
@@ -270,7 +275,7 @@ class IsomapTask:
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
-        """Choose the rows that paths begin at; returns them as the array ``landmarks``."""
+        """Choose the rows that paths begin at; returns {``landmarks``: (l,) their row numbers}."""
         wanted, seed = self.parameters.n_landmarks, self.parameters.seed
         if wanted == self.rows:
             return {"landmarks": np.arange(self.rows)}
@@ -284,7 +289,10 @@ class IsomapTask:
         return {"landmarks": farthest_rows(graph, wanted, seed, tell)}
 
     def _embed(self, run: Run, scaling: Scaling, landmarks: Int64) -> dict[str, float]:
-        """Write coordinates of all rows; returns measures of how far they are from keeping distances."""
+        """Write coordinates of all rows; returns measures of how well they keep distances, as facts.
+
+        ``landmarks`` (l,) are row numbers.
+        """
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         geodesics, width = self.geodesics, self.parameters.n_components
@@ -314,7 +322,7 @@ class IsomapTask:
         }
 
     def _sample(self) -> Int64:
-        """(s,) indices of the sampled rows, ascending."""
+        """(s,) row numbers of the sample, ascending."""
         if self.sample_rows == self.rows:
             return np.arange(self.rows)
         drawn = random_numbers(self.parameters.seed, Purpose.PATH_ROWS)
@@ -333,7 +341,7 @@ class IsomapTask:
 
 
 def isomap_task(neighbors: Result | str | Path, arguments: IsomapArguments) -> Task:
-    """Make the task for a result of a search, or for a matrix."""
+    """Make the task for ``neighbors``: a result of knn or radius_neighbors, the path of one, or a matrix."""
     if (source := matrix_in(neighbors)) is not None:
         joins = arguments.matrix is None and arguments.disconnected == DISCONNECTED[1]
         make = functools.partial(
@@ -349,7 +357,10 @@ def isomap_task(neighbors: Result | str | Path, arguments: IsomapArguments) -> T
 
 
 def _of_result(result: Result, matrix: object, arguments: IsomapArguments) -> IsomapTask:
-    """Check a result of a search for neighbors, and make the task of embedding its rows."""
+    """Check a result of a search for neighbors, and make the task of embedding its rows.
+
+    ``matrix`` is that of the rows, to join components by; None if it is not given.
+    """
     kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ISOMAP.results:
         raise InputError(
@@ -377,7 +388,10 @@ def _of_result(result: Result, matrix: object, arguments: IsomapArguments) -> Is
 
 
 def warm_paths(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that find components and follow paths once, and load the eigensolver."""
+    """Run the compiled loops that find components and follow paths once, and load the eigensolver.
+
+    ``request`` has the type of lengths (``IsomapTask.loops``), ``shape[0]`` is the number of rows.
+    """
     _warm_paths(np.dtype(request["dtype"]), index_type(shape[0]))
 
 

@@ -31,22 +31,24 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def scaling_bytes(landmarks: int) -> int:
-    """Memory of squared distances among landmarks, their copies, and eigenvectors of these."""
+    """Bytes of squared distances among this many landmarks, their copies, and eigenvectors of these."""
     return 6 * 8 * landmarks**2 + 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Linear map from squared distances from landmarks to coordinates."""
+    """Linear map from squared distances of rows from l landmarks to d coordinates."""
 
     eigenvalues: Float64
-    """(l,) eigenvalues of centered squared distances among landmarks, times roots of weights; decreasing."""
+    """(l,) eigenvalues, decreasing, of the centered squared distances among landmarks, times -1/2 and roots
+    of weights on both sides."""
 
     projection: Float64
-    """(l, d) map from centered squared distances to coordinates; zero for eigenvalues not positive."""
+    """(l, d) map from centered squared distances to coordinates; columns are 0 for eigenvalues not
+    positive."""
 
     means: Float64
-    """(l,) mean squared distance of each landmark from all, weighted."""
+    """(l,) weighted mean of the squared distances of each landmark from all landmarks."""
 
     reconstruction_error: float
     """Root of the residual sum of squares of the centered, weighted squared distances, divided by l, as
@@ -54,7 +56,10 @@ class Scaling:
 
     @classmethod
     def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
-        """Find the map from (l, l) distances among landmarks, weighted by (l,) ``rows``, in d dimensions."""
+        """Find the map to ``components`` coordinates from distances among landmarks, ``among`` (l, l).
+
+        ``rows`` (l,) are weights of landmarks: numbers of rows that are nearest to each.
+        """
         count, share = len(among), rows / rows.sum()
         squares = among * among
         squares = (squares + squares.T) / 2  # paths in opposite directions are summed in different orders
@@ -73,7 +78,7 @@ class Scaling:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions that landmarks spread in, at most d."""
+        """Number of coordinates in which rows differ: dimensions that landmarks spread in, at most d."""
         return int((self.projection != 0).any(axis=0).sum())
 
     def negative(self) -> tuple[int, float]:
@@ -87,7 +92,7 @@ class Scaling:
         return int(below.sum()), float(magnitudes[below].sum()) / total if total else 0.0
 
     def coordinates(self, distances: Array) -> Float64:
-        """(r, d) coordinates from (r, l) distances; those of a row do not depend on other rows."""
+        """(r, d) coordinates of rows from their distances (r, l) from landmarks, each row by itself."""
         squares = distances.astype(np.float64)
         squares *= squares
         squares -= self.means
@@ -99,11 +104,12 @@ class Scaling:
 
 
 def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple[float, float]:
-    """1 minus the squared correlation of path lengths and distances of (s, l) pairs; its standard error.
+    """1 minus the squared correlation of path lengths and distances in the embedding; and its standard error.
 
-    The pairs are of s sampled rows and l landmarks. The error is that of sampling s of ``rows`` rows, by
-    leaving each out in turn (Efron, Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981).
-    It is reduced by the share of all rows in the sample.
+    ``geodesics`` and ``embedded`` (s, l) are path lengths and distances between s sampled rows and l
+    landmarks. The error is that of sampling s of ``rows`` rows, by leaving each out in turn (Efron, Stein,
+    The jackknife estimate of variance, Annals of Statistics 9, 1981). It is reduced by the share of all rows
+    in the sample.
     """
     x, y = geodesics - geodesics.mean(), embedded - embedded.mean()
     sums = np.stack([part.sum(axis=1) for part in (x, y, x * x, y * y, x * y)])
@@ -118,9 +124,9 @@ def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple
 
 
 def _unexplained(sums: Float64, pairs: int) -> Float64:
-    """1 minus the squared correlation of x and y; 0 if x is constant, 1 if only y is.
+    """(s,) 1 minus the squared correlation of x and y, by sample; 0 if x is constant, 1 if only y is.
 
-    ``sums`` (5, s) are the sums of x, y, x x, y y and x y over ``pairs`` pairs, in each of s samples.
+    ``sums`` (5, s) are the sums of x, y, x x, y y and x y over the ``pairs`` pairs of each sample.
     """
     x, y, xx, yy, xy = sums
     variance, other, common = xx - x * x / pairs, yy - y * y / pairs, xy - x * y / pairs
@@ -132,7 +138,7 @@ def _unexplained(sums: Float64, pairs: int) -> Float64:
 
 
 def distances_between(a: Float64, b: Float64) -> Float64:
-    """(len(a), len(b)) Euclidean distances between all rows of ``a`` and of ``b``."""
+    """(len(a), len(b)) Euclidean distances of all rows of ``a`` (., d) from all rows of ``b`` (., d)."""
     squares = np.zeros((len(a), len(b)))
     for axis in range(a.shape[1]):
         difference = a[:, axis, None] - b[:, axis]

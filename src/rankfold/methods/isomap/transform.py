@@ -35,24 +35,25 @@ from rankfold.pipeline.storage.run_directory import digest
 Float64 = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 1000
-"""Largest number of rows in the sample whose distances in the embedding are compared with paths."""
+"""Largest number of new rows in the sample, whose distances to landmarks in the embedding are compared with
+paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Task of placing new rows in an embedding, by their neighbors among its rows."""
+    """Task of placing new rows in the embedding of ``result``, by their neighbors among its rows."""
 
     result: Result
     lists: StoredLists
 
     @property
     def source(self) -> Source:
-        """Distances of new rows from their neighbors."""
+        """(new rows, k) distances of new rows from their neighbors."""
         return self.lists.distances
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows of the embedding, and of landmarks."""
+        """Number of rows of the embedding, and number of landmarks."""
         rows, landmarks = self.result.matrix(NAME).shape
         return rows, landmarks
 
@@ -63,7 +64,7 @@ class Placement:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of coordinates."""
+        """Type of the coordinates of new rows: that of the embedding."""
         return self.result.matrix("embedding").dtype
 
     @property
@@ -73,14 +74,14 @@ class Placement:
         return min(rows, max(1, BLOCK_NUMBERS // self.shape[1], rows // TARGET_CHUNKS))
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the coordinates besides ``source``, for JSON."""
+        """Everything besides the distances in ``source`` that determines the coordinates, as JSON types."""
         facts = self.result.attrs
         made_by = digest([facts["request"], facts["input"]["fingerprint"]])
         what = {"kind": "transform", "of": "isomap", "rank": self.width, "result": made_by}
         return {**what, "indices": self.lists.indices.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The array of coordinates of the new rows."""
+        """Declare the one array of the result, ``embedding``: coordinates (new rows, d)."""
         rows = self.lists.rows
         return (Output("embedding", (rows, self.width), self.dtype, count(rows, self.block_rows)),)
 
@@ -182,7 +183,10 @@ class Placement:
 
 
 def place_task(result: Result, neighbors: object) -> Placement:
-    """Check an embedding and the result of a search for neighbors of new rows, and make the task."""
+    """Check an embedding by isomap and the neighbors of new rows among its rows, and make the task.
+
+    ``neighbors`` is a result of knn, or its path.
+    """
     wanted = "the neighbors of new rows where the result is of isomap, as of rf.knn(x, k, queries=new)"
     found = result_of("transform", neighbors, wanted)
     facts, fit = found.attrs, result.attrs

@@ -29,7 +29,7 @@ class KernelPcaArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on components of a kernel, and their accuracy."""
+    """Line of text on components of a kernel, from facts of the result; ``attempt`` is not used."""
     error, share = facts["largest_error_estimate"], facts["explained_share"]
     line = f"kernel_pca by {facts['method']}{effort(facts)}"
     return f"{line}; largest estimated error {error:.1e}, {share:.3g} of the trace"

@@ -1,6 +1,7 @@
 """Leading eigenpairs of the centered matrix of similarities: by block Lanczos, or for few rows by LAPACK.
 
-With H = I - 1 1'/n the matrix is H K H, and needs no more passes than K: vectors are centered, multiplied,
+K is the (n, n) matrix of similarities, values of the kernel function, of all rows. With H = I - 1 1'/n the
+centered matrix is H K H. Its products take no more passes than those of K: vectors are centered, multiplied,
 and centered again. The first product includes the vector of ones. From that follow the means that new rows
 are centered by, and the size of K; products within rounding of that size are set to 0.
 
@@ -30,35 +31,35 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 512
-"""Number of rows up to which all eigenvalues are computed."""
+"""Number of rows up to which all eigenvalues are computed, from a dense matrix."""
 
 EPS = float(np.finfo(np.float64).eps)
 
 ROUNDING = 64 * EPS
-"""Error of an eigenvalue relative to the size of K, whatever the iteration."""
+"""Error of an eigenvalue by rounding, relative to the largest eigenvalue of K, however far one iterates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eigenpairs:
-    """Leading eigenpairs of the centered matrix of similarities."""
+    """Leading eigenpairs of H K H, the centered (n, n) matrix of similarities."""
 
     values: Float64
-    """(k,) decreasing, not below zero."""
+    """(k,) eigenvalues, decreasing, none below zero."""
 
     vectors: Float64
-    """(n, k) orthonormal, signs fixed."""
+    """(n, k) orthonormal eigenvectors, with fixed signs."""
 
     residuals: Float64
-    """(k,) length of H K H u - theta u."""
+    """(k,) length of H K H u - theta u for each eigenpair (theta, u)."""
 
     errors: Float64
-    """(k,) estimated absolute error of each value, rounding included."""
+    """(k,) estimated absolute error of each eigenvalue, rounding included."""
 
     means: Float64
-    """(n,) mean similarity of each row with all."""
+    """(n,) mean of the similarities of each row with all rows, itself included."""
 
     trace: float
-    """Sum of all eigenvalues."""
+    """Trace of H K H: the sum of all its eigenvalues, not only of those found."""
 
     negative: int
     """Number of eigenvalues below zero that were found: all there are if ``is_whole``, else a lower bound."""
@@ -71,7 +72,7 @@ class Eigenpairs:
 
     @property
     def largest_error(self) -> float:
-        """Largest error of a value, relative to the value."""
+        """Largest estimated error of an eigenvalue, relative to that eigenvalue."""
         return float(relative_errors(self.errors, self.values).max())
 
 
@@ -85,11 +86,15 @@ def is_dense(rows: int, rank: int) -> bool:
 
 @dataclass(slots=True)
 class CenteredSimilarities:
-    """Operator H K H that multiplies blocks of vectors, and stores its products for a resumed run."""
+    """Operator H K H that multiplies blocks of vectors, and stores its products for a resumed run.
+
+    ``products`` is the number of products so far, ``means`` (n,) are mean similarities of rows once there is
+    one.
+    """
 
     matrix: SimilarityMatrix
     part: Callable[[int], Path] | None
-    """Path of a stored product, by its number; None if products are not stored."""
+    """Function that gives the path of a stored product, by its number; None if none are stored."""
 
     keep: Callable[[Path, Callable[[], State]], State]
     """Function that loads the arrays of a file, or makes and stores them if it does not exist."""
@@ -97,11 +102,11 @@ class CenteredSimilarities:
     products: int = 0
     means: Float64 = field(default_factory=lambda: np.zeros(0))
     size: float = 0.0
-    """Largest length so far of a product with a vector of length 1, the first of which has equal entries: no
-    more than the largest eigenvalue of K."""
+    """Largest length so far of a product with a vector of length 1: of K with equal entries at first, then of
+    H K H. It is no more than the largest eigenvalue of K."""
 
     def __call__(self, v: Float64) -> Float64:
-        """(n, q) products of H K H with (n, q) vectors."""
+        """(n, q) products of H K H with vectors ``v`` (n, q), or as stored by an earlier attempt."""
         v = v - v.mean(axis=0)
         number, first = self.products, self.products == 0
         beside = np.hstack([v, np.ones((len(v), 1))]) if first else np.ascontiguousarray(v)
@@ -126,7 +131,10 @@ class CenteredSimilarities:
 def pairs_by_products(
     centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], tell: Callable[[float], None]
 ) -> Eigenpairs:
-    """The ``rank`` leading eigenpairs by block Lanczos; ``asked`` are tol, most products and seed.
+    """The ``rank`` leading eigenpairs by block Lanczos.
+
+    ``asked`` are the relative tolerance, the most products, and the seed. ``tell`` is called with the largest
+    estimated error each time that it is found.
 
     Notes
     -----
@@ -145,18 +153,20 @@ def pairs_by_products(
 
 
 def significant(theta: Float64, size: float, rows: int) -> Float64:
-    """Eigenvalues ``theta``; set to 0 within rounding of the largest, or of ``size``, that of the matrix
-    before centering.
+    """(k,) eigenvalues ``theta``, set to 0 where they are within rounding of the largest, or of ``size``.
+
+    ``size`` is that of the matrix of similarities of ``rows`` rows before it is centered.
     """
     largest = float(np.abs(theta).max(initial=0.0))
     return np.where(theta > max(rows * EPS * largest, ROUNDING * size), theta, 0.0)
 
 
 def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> float:
-    """Error of any eigenvalue by rounding of sums, and of similarities, whose errors are independent.
+    """Upper estimate of the error of any eigenvalue by rounding of sums and of similarities.
 
-    For functions of differences, similarities of rows with themselves are 1. For others, their mean from the
-    trace of K is the size.
+    ``size`` is that of K, ``trace`` the trace of K. Errors of similarities are independent. For functions of
+    differences, similarities of rows with themselves are 1. For others, their mean from the trace is their
+    size.
     """
     own = 1.0 if similarity.is_of_differences else abs(trace) / rows
     return ROUNDING * size + LOSS * own * float(np.sqrt(rows))
@@ -166,12 +176,12 @@ def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> fl
 
 
 def dense_bytes(rows: int) -> int:
-    """Memory of a dense matrix, its eigenvectors, and the workspace of LAPACK."""
+    """Bytes of a dense matrix of ``rows`` rows and columns, its eigenvectors, and the workspace of LAPACK."""
     return 8 * rows * (5 * rows + 40)
 
 
 def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
-    """The ``rank`` leading eigenpairs of the dense matrix, by LAPACK. Raises ``DataError``."""
+    """The ``rank`` leading eigenpairs from the dense matrix, by LAPACK; ``DataError`` if it is not finite."""
     rows, name = blocks.rows, blocks.source.name
     k = np.empty((rows, rows))
     for a in range(blocks.count):

@@ -64,15 +64,15 @@ class KernelPca:
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """Dtype of the rows in the result, which new rows are compared with: they lose no digit."""
+        """Type of the copy of the rows in the result, which new rows are compared with: no digit is lost."""
         return working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the scores, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the scores, as JSON types."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: scores, a copy of the rows, eigenvalues with errors, and means."""
+        """Declare the arrays of the result: scores, copy of the rows, eigenvalues with errors, means."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         return (
             Output("scores", (rows, rank), DOUBLE, count(rows, chunk_rows(rows, 8 * rank))),
@@ -83,7 +83,7 @@ class KernelPca:
 
     @property
     def _tall(self) -> int:
-        """Rows in a chunk of the copy of the matrix."""
+        """Rows in a chunk of the copy of the matrix in the result."""
         return chunk_rows(self.source.shape[0], self.source.shape[1] * self.stored_dtype.itemsize)
 
     # Plan -----------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class KernelPca:
         return pairs
 
     def _write(self, run: Run, blocks: RowBlocks, pairs: Eigenpairs) -> None:
-        """Write all arrays of the result."""
+        """Write all arrays of the result, from the eigenpairs; ``blocks`` gives the shift of rows."""
         rank, (rows, columns) = self.parameters.rank, self.source.shape
         roots = np.sqrt(pairs.values)
         inverse = np.divide(1.0, roots, out=np.zeros(rank), where=roots > 0)
@@ -180,7 +180,7 @@ class KernelPca:
         write_outputs(run.result, small)
 
     def _warn(self, run: Run, pairs: Eigenpairs) -> None:
-        """Warn about a kernel function that is not positive, and about the accuracy that was reached."""
+        """Add warnings to ``run``, on a kernel function that is not positive, and on low accuracy."""
         asked, none = self.parameters, int((pairs.values <= 0).sum())
         if pairs.negative:
             some = str(pairs.negative) if pairs.is_whole else f"at least {pairs.negative}"
@@ -202,7 +202,7 @@ class KernelPca:
 
 
 def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
-    """Facts on the accuracy of the pairs, and on what they leave out."""
+    """Facts on the accuracy of the eigenpairs, and on the share of the trace that they explain."""
     total = pairs.trace
     return {
         "trace": total,
@@ -215,7 +215,11 @@ def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
 
 
 def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], Callable[[int], None]]:
-    """Two callbacks: the first computes the share done from the digits of an error, the second shows it."""
+    """Two callbacks that report progress.
+
+    The first takes an error, and computes the share done from its digits beyond ``tol``; the second shows
+    that share, as a number of rows, whatever it is called with.
+    """
     first: list[float] = []
     done = [0]
 
@@ -238,10 +242,11 @@ def kernel_pca_task(x: object, arguments: KernelPcaArguments) -> KernelPca:
 
 
 IN_MEMORY = 0
-"""Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
+"""Value of ``slots`` in a plan where all rows stay in memory; other values are the number of blocks of a
+group."""
 
 GROUP = 16
-"""Largest number of blocks of rows of a group, which stays in memory while other blocks pass. Sums are saved
+"""Largest number of blocks of rows in a group, which stays in memory while other blocks pass. Sums are saved
 after each group."""
 
 VECTORS = 12 * BLOCK + 40

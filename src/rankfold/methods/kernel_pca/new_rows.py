@@ -15,12 +15,15 @@ from rankfold.pipeline.storage.result import Result
 
 
 def scores_task(result: Result, x: object, function: Callable[..., Any] | None = None) -> SimilarRows:
-    """Make the task of the scores of new rows; ``function`` is a kernel of the caller's own."""
+    """Make the task of the scores of new rows ``x`` in ``result``, which is one of kernel_pca.
+
+    ``function`` is a kernel of the caller's own, which the result does not hold; None for one of ours.
+    """
     return similar_rows_task(result, x, function, _points_of, dtype=np.dtype(np.float64))
 
 
 def _points_of(result: Result, choice: KernelChoice) -> Points:
-    """Rows of the fit, with which new ones are compared, and their scores as coefficients."""
+    """Points of ``result``: rows of the fit as points, and their scores as coefficients."""
     if isinstance(result, ImaginedResult):
         return imagined_points(choice, result.matrix("rows"), result.matrix("scores"))
     result.require_whole()

@@ -23,7 +23,7 @@ class KernelPcaRequest:
 
     @classmethod
     def of(cls, source: Source, arguments: KernelPcaArguments) -> KernelPcaRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
+        """Make a request on the matrix ``source`` from arguments; ``InputError`` for invalid ones."""
         check_matrix(source, "kernel_pca")
         (rows, columns), rank = source.shape, arguments.rank
         if rank > rows:
@@ -37,6 +37,6 @@ class KernelPcaRequest:
         return cls(rank, choice, arguments.tol, arguments.passes, arguments.seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters as a dict, for the facts of a result and to tell requests apart."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         what = {"kind": "kernel_pca", "rank": self.rank, **self.choice.as_dict()}
         return {**what, "tol": self.tol, "passes": self.passes, "seed": self.seed}

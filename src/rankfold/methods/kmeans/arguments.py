@@ -53,7 +53,10 @@ class KMeansArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on clusters, and on how far rows are from their centers."""
+    """One line of text on clusters, and on how far rows are from their centers.
+
+    ``facts`` are those of a result; ``attempt`` is not used.
+    """
     empty = facts["empty_clusters"]
     line = f"kmeans by {facts['method']}, k {facts['request']['k']}, {passes(facts)}"
     line += f"; inertia {facts['final_inertia']:.6g}"

@@ -100,9 +100,10 @@ class BatchPass(OverClusters):
             first = end
 
     def _add(self, state: State, work: Workspace, x: Array, here: slice, weights: Float64 | None) -> None:
-        """Label rows ``x``, at ``here`` in the buffers, and add them to the sums of the current batch.
+        """Label rows ``x`` (r, n), at ``here`` in the buffers, and add them to the sums of the batch.
 
-        They are added row by row, so that sums do not depend on how many rows are processed at a time.
+        ``weights`` (r,) are those of the rows, None for one each. Rows are added one by one, so that sums do
+        not depend on how many are processed at a time.
         """
         labels, bounds = work.labels[here, 0], work.bounds[here]
         labels[...] = -1
@@ -111,7 +112,7 @@ class BatchPass(OverClusters):
         assign_rows(x, centers, labels=labels, bounds=bounds, weights=weights, **sums)
 
     def _move(self, state: State, work: Workspace) -> None:
-        """End a batch: add its cost, move the centers, and reset its sums."""
+        """End a batch in ``state``: add its cost to that of the pass, move centers, and clear its sums."""
         centers, sums, counts, squares = (state[name] for name in ("centers", "sums", "counts", "squares"))
         state["cost"] += inertia_of(centers, work.shift, sums, counts, float(squares[0]))
         state["total"] += sums.sum(axis=0)
@@ -188,7 +189,10 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
 
 
 def batch_pass(layout: Layout, slots: int, dtype: np.dtype[Any], batch_rows: int) -> BatchPass:
-    """Fold of a mini-batch pass, which takes all rows in order; the path of its constants is set later."""
+    """Fold of a mini-batch pass, which takes all rows in order; the path of its constants is set later.
+
+    ``dtype`` is the type of products. Centers move after every ``batch_rows`` rows.
+    """
     panels = layout.panels(slots)
     edges = panels.cut.panels
     one = Cut(edges, np.array([0, len(edges) - 1]), panels.cut.grain_rows)

@@ -8,11 +8,10 @@ those of the last step before its means are computed: they are consistent, and n
 An empty cluster keeps its center for one more step, which finds the rows farthest from their own centers.
 Those rows, farthest first, are the next centers of the empty clusters, in order.
 
-Move centers from where they lower the cost little to where it is high, to leave a local minimum.
-
-Lloyd's steps end where no small move of a center lowers the cost. Then some centers are added near those with
-the highest cost, and steps are taken. As many centers are removed whose loss costs least, and steps are taken
-again. Centers of lower cost are kept; else fewer are exchanged, down to none.
+Lloyd's steps end where no small move of a center lowers the cost. On a sample of rows, exchanges of centers
+leave such a local minimum: some centers are added near those with the highest cost, and steps are taken. As
+many centers are removed whose loss costs least, and steps are taken again. Centers of lower cost are kept;
+else fewer are exchanged, down to none.
 
 References
 ----------
@@ -175,7 +174,10 @@ class Clusters:
 
 
 def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> LloydPass:
-    """Fold of one Lloyd's step with placeholders for its files: for a plan, or for a run to fill in."""
+    """Fold of one Lloyd's step with placeholders for its files: for a plan, or for a run to fill in.
+
+    ``groups`` is the number of groups of centers that share a bound, ``dtype`` the type of products.
+    """
     scratch = layout.labels(NOWHERE, 0), layout.bounds(NOWHERE, 0, groups)
     panels = layout.panels(slots)
     return LloydPass(
@@ -194,15 +196,15 @@ def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> 
 
 
 def far_rows(layout: Layout, count: int) -> tuple[KeptRows, ...]:
-    """Storage for the ``count`` rows that are farthest from their centers, a tuple of one."""
+    """Storage for the ``count`` rows that are farthest from their centers: a tuple of one ``KeptRows``."""
     return (KeptRows(count, layout.view.short, layout.view.dtype),)
 
 
 MOST_AT_ONCE = 5
-"""Number of centers that are exchanged at first."""
+"""Largest number of centers that one exchange adds and removes; one less after each that does not help."""
 
 MOST_EXCHANGES = 24
-"""Largest number of exchanges that are tried in all."""
+"""Largest number of exchanges that are tried."""
 
 ASIDE = 0.01
 """Distance of an added center from the existing one, as a share of that to its farthest row."""
@@ -212,9 +214,10 @@ TILE_ROWS = 1024
 
 
 def exchange(sample: Sample, centers: Float64, cost: float, most_groups: int) -> tuple[Float64, float]:
-    """Improve converged centers (k, n) on a sample by exchanges; returns centers and their cost.
+    """Improve converged centers (k, n) on a sample by exchanges; returns new centers and their cost.
 
-    ``cost`` is that of ``centers``. At most ``most_groups`` groups of centers have common distance bounds.
+    A cost is the weighted sum of squared distances of rows from their nearest centers; ``cost`` is that of
+    ``centers``. Steps use bounds of distances that centers share in at most ``most_groups`` groups.
     """
     k, at_once = len(centers), min(MOST_AT_ONCE, len(centers) - 1)
     for _ in range(MOST_EXCHANGES):
@@ -232,7 +235,10 @@ def exchange(sample: Sample, centers: Float64, cost: float, most_groups: int) ->
 
 
 def _add(sample: Sample, centers: Float64, count: int) -> Float64:
-    """Add ``count`` centers near those with the highest cost."""
+    """Centers (k + count, n): those given, then one near each of the ``count`` with the highest cost.
+
+    There are fewer if some of these have no rows in the sample.
+    """
     labels, squares, _ = _two_nearest(sample, centers)
     costs = np.bincount(labels, squares * sample.weights, minlength=len(centers))
     more = [centers]
@@ -268,7 +274,7 @@ def _remove(sample: Sample, centers: Float64, k: int) -> Float64:
 
 
 def _two_nearest(sample: Sample, centers: Float64) -> tuple[Int64, Float64, Float64]:
-    """Nearest center of each row of a sample, and squared distances of the nearest and the second nearest.
+    """Index of the nearest center of each row, and squared distances of the nearest and the second nearest.
 
     Each is (rows,). Distances are computed from matrix products, up to rounding.
     """

@@ -53,13 +53,13 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_STEPS = 30
-"""Steps that usually reach the tolerance."""
+"""Number of Lloyd's steps that usually reach the tolerance."""
 
 LIKELY_BATCH_PASSES = 6
-"""Passes that usually reach the tolerance by batches, including one that labels rows."""
+"""Number of mini-batch passes that usually reach the tolerance, including one that labels rows."""
 
 OPEN_SHARE = 0.3
-"""Share of the pairs of row and center, over all steps, that bounds do not exclude."""
+"""Share of the pairs of row and center, over all steps, that are compared: bounds exclude the others."""
 
 WIDE = np.dtype(np.float64)
 
@@ -71,7 +71,7 @@ class Clustering:
     source: Source
     parameters: ClusterRequest
     given: Float64 | None = None
-    """(k, n) centers to start from."""
+    """(k, n) centers of the caller to start from; None to find some."""
 
     weights: RowWeights | None = None
     """Weights of the rows; None for one each."""
@@ -108,7 +108,8 @@ class Clustering:
         return {**self.parameters.as_dict(), "centers": digest(self.given), **weights}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: labels, centers, counts, inertia; weights of clusters if rows have some."""
+        """Names, shapes, types and numbers of chunks of the results: labels, centers, counts, inertia, and
+        weights of clusters if rows have some."""
         (rows, columns), k, cut = self.source.shape, self.parameters.k, self.layout.label_cut
         return (
             Output("labels", (rows,), np.dtype(np.int32), count(rows, cut.panel_rows)),
@@ -162,7 +163,7 @@ class Clustering:
         return PanelSweeps(self._sweeps, cut, self._driver_bytes(), self.layout.sums_bytes)
 
     def _smaller(self, budget: Budget) -> str:
-        """Suggest a number of clusters that fits, unless the caller gives centers."""
+        """Text that suggests a number of clusters that fits; empty if the caller gives centers."""
         if self.given is not None:
             return ""
 
@@ -212,7 +213,7 @@ class Clustering:
         return facts
 
     def label(self, run: Run) -> Clusters:
-        """Label rows by the given centers in one read."""
+        """Label rows by the given centers in one read; returns the clusters, with labels on scratch."""
         centers, shift = self._start(run)
         clusters = Clusters(self.parameters, self.layout, centers, shift)
         clusters.label(run)
@@ -354,7 +355,11 @@ def kmeans_task(x: object, arguments: KMeansArguments) -> Clustering:
 def pending_task(
     inputs: Sequence[object], arguments: Mapping[str, Any], start: Mapping[str, Source] | None
 ) -> Clustering:
-    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    """Make a task, for a plan, that begins at the centers of a result still to be made.
+
+    ``arguments`` are those besides ``init``. ``start`` has the matrices of that result by name, of which
+    ``centers`` gives the number of clusters if ``arguments`` do not. See ``Method.pending_task``.
+    """
     k = arguments["k"]
     if k is None and start is not None:
         k = start["centers"].shape[0]

@@ -2,14 +2,12 @@
 
 A fold is what a pass does with each panel (rows in memory at a time) and each grain of it (rows of one
 product): its buffers, the sums that it accumulates, and its step. Scratch holds intermediate files.
+``Layout`` has the cut of the rows into panels, and the names of these files.
 
-Cut of the rows of a clustering into panels (rows read at a time), and its intermediate files.
-
-Rows that a pass over a matrix keeps: those with the smallest keys, and of equal keys the first.
-
-The choice depends only on keys and row numbers, so that any cut of the matrix keeps the same rows. With
-exponential keys over weights, ``-log(u) / w``, they are a weighted sample without replacement, drawn in one
-read without knowing the sum of all weights.
+``KeptRows`` are rows that a pass keeps: those with the smallest keys, and of equal keys the first. The choice
+depends only on keys and row numbers, so that any cut of the matrix keeps the same rows. With exponential keys
+over weights, ``-log(u) / w``, they are a weighted sample without replacement, drawn in one read without
+knowing the sum of all weights.
 
 References
 ----------
@@ -64,7 +62,7 @@ class OverClusters(OverPanels):
     kept: tuple[KeptRows, ...]
     weights: RowWeights | None
     copies: ClassVar[int] = 6
-    """Copies of the centers that are in memory, packed and intermediate."""
+    """Number of copies of the centers that are in memory at once, packed and intermediate."""
 
     kernels = (assign_rows, own_distances)
 
@@ -136,10 +134,11 @@ class OverClusters(OverPanels):
     def assign(
         self, state: State, work: Workspace, x: Array, weights: Float64 | None, *, whole: bool
     ) -> None:
-        """Label rows ``x`` by their nearest centers, and add them to the sums of clusters.
+        """Label rows ``x`` (r, n) by their nearest centers, and add them to sums of clusters in ``state``.
 
-        Labels and bounds in the buffers are those of the previous step, and are replaced. ``whole`` is True
-        to add all rows, False to move only those whose label changed.
+        The first r labels and bounds in the buffers are those of the previous step, and are replaced.
+        ``weights`` (r,) are those of the rows, None for one each. ``whole`` is True to add all rows, False to
+        move only those whose label changed.
         """
         rows = len(x)
         squares = np.zeros(1)
@@ -216,9 +215,11 @@ PURPOSES = (Purpose.CLUSTER_SAMPLE, Purpose.CLUSTER_FAR_SAMPLE)
 
 
 def likelihoods(squares: Float64, rarity: Float64, own: Float64 | None) -> tuple[Float64, Float64]:
-    """Sampling weights of rows for both samples; rows at a center have weight 0 in the far sample.
+    """Sampling weights of rows, (r,) each, for both samples: of all rows, and of rows far from first centers.
 
-    ``own`` are weights of the rows: a row of weight w is as likely as w equal rows.
+    ``squares`` (r,) are squared distances from the nearest first center, ``rarity`` (r,) is that of this
+    center, ``own`` (r,) are weights of the rows: a row of weight w is as likely as w equal rows. Rows at a
+    center have weight 0 in the far sample.
     """
     return (1 + rarity, squares) if own is None else ((1 + rarity) * own, squares * own)
 
@@ -278,6 +279,8 @@ class WriteLabels(DeclaredFold):
     cut: Cut
     labels: ScratchMatrix
     array: Path
+    """Path of the array ``labels`` of the result."""
+
     clusters: int = 0
     """Number of clusters, to count their rows; 0 not to count."""
 
@@ -342,15 +345,16 @@ COLUMNS_PER_GROUP = 16
 """Columns for each bound of a row: storing bounds should cost little compared with reading the row."""
 
 ROWS_PER_CENTER = (4, 256)
-"""Fewest and most rows per center in the sample for a start; ``SAMPLE_BYTES`` decides in between."""
+"""Fewest and most rows per center in the sample for a start; in between, the sample has ``SAMPLE_BYTES``."""
 
 SAMPLE_BYTES = 32 * 2**20
 
 FEWEST_ROWS = 4000
-"""Upper limit of the rows of a sample for few centers, for which that of ``ROWS_PER_CENTER`` is lower."""
+"""Number of rows that a sample may have at least, however few the centers: it replaces the upper limit that
+follows from ``ROWS_PER_CENTER`` where that is lower."""
 
 LABEL_CHUNKS = (2**18, 2**22)
-"""Fewest and most labels in a chunk of the result; ``TARGET_CHUNKS`` chunks decide in between."""
+"""Fewest and most labels in a chunk of the result; in between, there are ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
@@ -386,7 +390,10 @@ class Layout:
         return 8 * self.k * (self.view.short + 1)
 
     def panels(self, slots: int, *, sums_bytes: int = 0) -> Panels:
-        """Panels of rows in their stored type, which kernels read directly; ``slots`` buffers are reused."""
+        """Panels of rows in their stored type, which kernels read directly; ``slots`` buffers are reused.
+
+        ``sums_bytes`` are bytes of the sums of a pass, for the cut, if those are larger than usual.
+        """
         view = self.view
         pieces = cut(view.grid, self.row_bytes, max(self.sums_bytes, sums_bytes))
         return Panels(view, pieces, slots, view.source.dtype, borrows=True)
@@ -432,7 +439,8 @@ class Layout:
 
 
 def working_type(layout: Layout, sample: Any) -> np.dtype[Any]:
-    """Type for products of rows: float64 if squares in a sample would leave the range of float32."""
+    """Type for products of rows: float64 if squares in ``sample``, an array of rows, would leave the range of
+    float32, else the working type."""
     sizes = np.abs(sample)
     largest = float(sizes.max(initial=0.0))
     in_range = largest == 0 or SMALLEST_NUMBER < largest < LARGEST_NUMBER
@@ -440,7 +448,7 @@ def working_type(layout: Layout, sample: Any) -> np.dtype[Any]:
 
 
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-12, 1e15
-"""Range of the largest number of a sample in which float32 holds squares and their sums."""
+"""Between these sizes of the largest number of a sample, float32 holds squares and their sums."""
 
 
 Int64 = npt.NDArray[np.int64]
@@ -455,7 +463,8 @@ KEY_TILE_ROWS = 1024
 class KeptRows:
     """Storage for the ``count`` rows with the smallest keys, with these keys and the row numbers.
 
-    The arrays are among the sums that a pass over the matrix accumulates, its ``State``.
+    The arrays are among the sums that a pass over the matrix accumulates, its ``State``. ``columns`` and
+    ``dtype`` are those of the rows.
     """
 
     count: int
@@ -486,7 +495,10 @@ class KeptRows:
         return np.full(self.count, NOBODY)
 
     def take(self, state: State, keys: Float64, first: int, x: Array) -> None:
-        """Keep those of rows ``x``, numbered from ``first`` on, whose keys (r,) are among the smallest."""
+        """Keep in ``state`` those of rows ``x`` (r, columns) whose ``keys`` (r,) are among the smallest.
+
+        ``first`` is the number of the first of these rows in the matrix.
+        """
         some = np.flatnonzero(keys <= state[self.names[0]][-1])
         if some.size:
             # Most rows of a first grain are dropped before they are copied.
@@ -494,7 +506,7 @@ class KeptRows:
             self._join(state, keys[some], some + first, x[some])
 
     def join(self, total: State, other: State) -> None:
-        """Merge the kept rows of another state, from other rows of the matrix, into ``total``."""
+        """Merge the kept rows of another state, from other rows of the matrix, into ``total``, in place."""
         keys, ids, rows = (other[name] for name in self.names)
         self._join(total, keys, ids, rows)
 
@@ -516,9 +528,10 @@ class KeptRows:
 
 
 def exponentials(seed: int, purpose: int, start: int, stop: int) -> Float64:
-    """(stop - start,) exponential random numbers, each a function of only (seed, purpose, row).
+    """(stop - start,) exponential random numbers for rows ``start:stop``.
 
-    Whole tiles of 1024 rows are drawn at a time, as by ``gaussian_rows``.
+    Each is a function of only (seed, purpose, row). Whole tiles of 1024 rows are drawn at a time, as by
+    ``gaussian_rows``.
     """
     out = np.empty(stop - start)
     for tile in range(start // KEY_TILE_ROWS, -(-stop // KEY_TILE_ROWS)):

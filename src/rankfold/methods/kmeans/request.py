@@ -34,7 +34,7 @@ class ClusterRequest:
     passes: int
     seed: int
     batch_rows: int
-    """Rows after which centers move; 0 to move after all rows."""
+    """Number of rows after which centers move; 0 to move after all rows."""
 
     @classmethod
     def of(cls, k: int, init: str, arguments: KMeansArguments) -> ClusterRequest:
@@ -60,7 +60,7 @@ class ClusterRequest:
         return int(self.init == "k-means||")
 
     def check(self, shape: tuple[int, int], name: str) -> None:
-        """Raise ``InputError`` for parameters that do not fit a matrix of this shape."""
+        """Raise ``InputError`` for parameters that do not fit a matrix of this shape, called ``name``."""
         rows, columns = shape
         if not columns:
             raise InputError(f"{name} is {rows} x {columns}: there are no columns to tell rows by")

@@ -42,7 +42,7 @@ GROUPING_STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows, and the number of rows (or weight) that each represents."""
+    """Sampled rows (r, n), and the number of rows, or their weight, that each represents (r,)."""
 
     rows: Array
     weights: Float64
@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Centers of a few rows, which define the probabilities for sampling all rows."""
+    """Centers (k, n) of a few rows, which define the probabilities with which all rows are sampled."""
 
     centers: Float64
     rarity: Float64
@@ -83,7 +83,10 @@ class First:
 def weigh(
     state: State, first: First, kept: Sequence[KeptRows], all_rows: int, weights: RowWeights | None
 ) -> Sample:
-    """Sample of the rows kept by a read, with weights by inverse probability and size of their cluster.
+    """Sample of the rows that a ``SamplePass`` has kept, weighted by inverse probability and cluster size.
+
+    ``state`` has the sums of the pass, ``kept`` are its two storages of rows, ``all_rows`` is the number of
+    rows of the matrix, ``weights`` are the weights of its rows.
 
     A row of likelihood w has a key below the next key t with probability 1 - exp(-w t), and one of its keys
     for two likelihoods is below with probability 1 - exp(-w t - w' t'). Its weight is its own weight over
@@ -146,7 +149,8 @@ def nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np
 def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int) -> tuple[Float64, float]:
     """Best centers (k, n) of several starts on a sample, and their weighted cost.
 
-    All starts take a few steps, and only the better ones are refined to convergence.
+    All starts take a few steps, and only the better ones are refined to convergence. ``starts`` is their
+    number, ``seed`` the key of their random numbers; for ``most_groups`` see ``group_centers``.
     """
     tries = [seeds(sample, k, seed, start) for start in range(starts)]
     few = FEW_STEPS if starts > FINALISTS else 0
@@ -159,9 +163,10 @@ def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int)
 
 
 def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
-    """Choose rows as starting centers (k-means++): each is the best of a few candidates.
+    """Choose rows as starting centers (k, n) by k-means++: each is the best of a few candidates.
 
-    Candidates are drawn with probability proportional to weight times squared distance.
+    Candidates are drawn with probability proportional to weight times squared distance. The random numbers
+    are a function of ``seed`` and of the number ``start`` of this start.
 
     References
     ----------
@@ -187,7 +192,8 @@ def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
 
 
 def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
-    """Draw row numbers with probability proportional to ``masses``; uniformly if all are 0."""
+    """Draw ``count`` row numbers, with replacement, with probability proportional to ``masses`` (r,);
+    uniformly if all are 0."""
     ends = np.cumsum(masses)
     if not 0 < ends[-1] < np.inf:
         ends = np.arange(1.0, len(masses) + 1)
@@ -197,7 +203,11 @@ def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
 
 
 def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tuple[Float64, float]:
-    """Take up to ``steps`` Lloyd's steps on a sample; returns centers, and their cost."""
+    """Take up to ``steps`` Lloyd's steps from ``centers`` (k, n) on a sample; returns centers and cost.
+
+    The cost is the weighted sum of squared distances; fewer steps are taken if it hardly falls. For
+    ``most_groups`` see ``group_centers``.
+    """
     rows, k = sample.rows, len(centers)
     labels, groups = np.full(len(rows), -1, np.int32), group_centers(centers, most_groups)
     bounds = np.empty((len(rows), 2 + int(groups.max())), np.float32)
@@ -222,7 +232,10 @@ def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tu
 def _fill_empty(
     sample: Sample, centers: Float64, labels: npt.NDArray[np.int32], after: Float64, empty: Int64
 ) -> None:
-    """Move centers of empty clusters to the rows with the highest cost."""
+    """Move the centers ``after[empty]`` of empty clusters, in place, to the rows with the highest cost.
+
+    The cost of a row is that with its old center ``centers[labels]``.
+    """
     squares = np.empty(len(sample.rows))
     own_distances(sample.rows, centers, labels, out=squares)
     order = np.argsort(-(squares * sample.weights), kind="stable")[: len(empty)]
@@ -233,7 +246,10 @@ def _fill_empty(
 
 
 def means(centers: Float64, shift: Array, sums: Float64, counts: Float64) -> Float64:
-    """(k, n) means of clusters; an empty cluster keeps its center."""
+    """(k, n) means of clusters; an empty cluster keeps its center.
+
+    ``sums`` (k, n) are of rows less ``shift`` (n,), ``counts`` (k,) of rows or of their weights.
+    """
     occupied = counts > 0
     new = centers.copy()
     new[occupied] = shift.astype(np.float64) + sums[occupied] / counts[occupied, None]
@@ -241,9 +257,11 @@ def means(centers: Float64, shift: Array, sums: Float64, counts: Float64) -> Flo
 
 
 def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, squares: float) -> float:
-    """Sum of squared distances of rows from their centers, from sums of rows minus the shift.
+    """Sum of squared distances of rows from their centers (k, n), from sums over rows less ``shift`` (n,).
 
-    Accurate to some units of rounding in ``squares``, which is near the total variation of the rows.
+    ``sums`` (k, n) are of the rows of each cluster, ``counts`` (k,) their numbers or weights, ``squares`` the
+    squared norms of all rows. The result is accurate to some units of rounding in ``squares``, which is near
+    the total variation of the rows.
     """
     near = centers - shift.astype(np.float64)
     cost = squares - 2 * float((near * sums).sum()) + float(counts @ (near * near).sum(axis=1))
@@ -251,10 +269,10 @@ def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, s
 
 
 def change_of(moved: Float64, total: Float64, squares: float, mass: float) -> float:
-    """Squared movement of all centers (k, n) over the mean variance of columns.
+    """Squared movement ``moved`` (k, n) of all centers, summed, over the mean variance of columns.
 
-    ``total`` (n,) and ``squares`` are sums over rows less a shift, and over their squares; ``mass`` is the
-    number of rows, or the sum of their weights.
+    ``total`` (n,) is the sum of all rows less a shift, ``squares`` the sum of their squared norms, ``mass``
+    the number of rows, or the sum of their weights.
     """
     variance = max(squares - float(total @ total) / mass, 0.0) / (mass * len(total))
     apart = float((moved**2).sum())
@@ -262,9 +280,11 @@ def change_of(moved: Float64, total: Float64, squares: float, mass: float) -> fl
 
 
 def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -> int:
-    """Move centers of empty clusters to rows far from their centers, farthest first; returns how many moved.
+    """Move centers of empty clusters, in place, to rows far from their own centers; returns how many moved.
 
-    Rows that equal their center are skipped, and so are rows equal to an earlier one.
+    ``empty`` are indices of clusters, ``rows`` (r, n) are in the order in which they are used, farthest
+    first, ``squares`` (r,) are their squared distances. Rows that equal their center are skipped, and so are
+    rows equal to an earlier one.
     """
     used: list[Float64] = []
     for row, square in zip(rows, squares, strict=True):
@@ -296,7 +316,8 @@ def group_centers(centers: Float64, most: int) -> Int64:
 
 
 def _along(points: Float64) -> Float64:
-    """Coordinates of points along the direction of largest variance, by some steps of the power method."""
+    """Coordinates (p,) of ``points`` (p, n), less their mean and up to a factor, along the direction of
+    largest variance, which some steps of the power method find."""
     points = points - points.mean(axis=0)
     points /= max(float(np.abs(points).max()), 1e-300)
     direction = points[np.einsum("ij,ij->i", points, points).argmax()]

@@ -25,16 +25,16 @@ PRECOMPUTED = "precomputed"
 """The matrix holds distances: all of them, or those that a sparse one stores."""
 
 SOLVERS = ("auto", "pairs", "tree", "approximate")
-"""``pairs`` compares all pairs of rows, ``tree`` looks points up in a tree: the lists are the same.
-``approximate`` compares rows within partitions, and lists are nearly the same.
-"""
+"""Ways to search, of which ``auto`` chooses one. ``pairs`` compares all pairs of rows, ``tree`` looks points
+up in a tree: the lists are the same. ``approximate`` compares rows within partitions, and lists are nearly
+the same."""
 
 DEFAULT_RECALL = 0.95
-"""Least share of true neighbors in approximate lists."""
+"""Least share of true neighbors in approximate lists, where the caller gives none."""
 
 ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
 SYMMETRIC = ("union", "mutual")
-"""Edges that either of two rows has, or both."""
+"""Edges of a symmetric graph: those in the list of either of their two rows, or in the lists of both."""
 
 DEFAULT_K = 15
 
@@ -96,7 +96,10 @@ class KnnArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on lists of neighbors: their recall, or the share of shortlists that needed no second look."""
+    """One line of text on lists of neighbors: their recall, or the share of shortlists that were long enough.
+
+    ``facts`` are those of a result, ``attempt`` those of its last run.
+    """
     line = f"knn by {facts['method']}, k {facts['request']['k']}, {facts['request']['metric']}"
     if "recall_interval" in facts:
         low, high = facts["recall_interval"]

@@ -65,13 +65,14 @@ class EarlierLists:
         return int(self.result.attrs["input"]["shape"][0])
 
     def digest(self) -> str:
-        """Digest of the request and the matrix that the result was made from."""
+        """Hash that identifies the request and the matrix that the result was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
     def plant(self, fold: NeighborFold, folder: Path) -> None:
         """Write the earlier lists as files of a search that has compared all pairs of the old rows.
 
-        ``folder`` holds one file (accumulator) for each block of rows: a sweep continues from these.
+        ``fold`` is that of the new search. ``folder`` holds one file (accumulator) for each block of rows: a
+        sweep continues from these.
         """
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k

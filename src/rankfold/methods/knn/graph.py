@@ -20,13 +20,13 @@ from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.chunk_writer import create_vector, write_whole_chunks
 
 SORT_BYTES = 64 * 2**20
-"""Memory for sorting edges, and largest size of a file of edges."""
+"""Bytes of memory for sorting edges, and of the largest file of edges."""
 
 EDGES = 2**17
-"""Edges that are sorted into files at a time."""
+"""Number of edges that are sorted into files at a time."""
 
 POINTERS = 2**17
-"""Entries of ``indptr`` in a chunk."""
+"""Number of entries of ``indptr`` in a chunk."""
 
 NAME = "graph"
 
@@ -45,7 +45,11 @@ def chunk_rows(rows: int, k: int) -> int:
 
 
 def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:
-    """Create the Zarr group of the graph (CSR) with room for the lists of all rows, and write ``indptr``."""
+    """Create the Zarr group of the graph (CSR) with room for the lists of all rows, and write ``indptr``.
+
+    It is in the folder ``result``. ``shape`` is that of the graph, with ``k`` entries in each row and those
+    of ``chunk_rows`` rows in a chunk.
+    """
     folder = result / NAME
     create_group(folder, shape)
     length = shape[0] * k
@@ -58,7 +62,11 @@ def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) 
 
 
 def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *, mutual: bool) -> None:
-    """Write the graph of all edges that either of two rows has in ``indices``, or both (``mutual``)."""
+    """Write the graph of all edges that either of two rows has in its list, or with ``mutual`` both have.
+
+    The lists are the arrays ``indices`` and ``distances`` in the folder ``result``, and so is the graph, of
+    this ``shape``. ``scratch`` is a folder for files of the sort.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     folder, between = result / NAME, scratch / "edges"
@@ -81,11 +89,11 @@ def write_edges(
     name: str,
     mutual: bool,
 ) -> None:
-    """Write at most ``most`` edges as a sparse matrix (CSR) into ``folder``.
+    """Write at most ``most`` edges as a sparse matrix (CSR) of this ``shape`` into ``folder``.
 
     ``both`` yields entries ``d + 1j``, where ``d`` is the distance: one or two for each edge, from either of
     its rows. With ``mutual`` only edges that have two are kept. ``between`` is a folder for files of the
-    sort.
+    sort, ``name`` that of the result, for messages.
     """
     writer = CsrWriter(folder, shape, np.dtype(np.float64), most, name)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):

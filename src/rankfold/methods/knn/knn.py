@@ -89,7 +89,8 @@ EXACT = MappingProxyType({"recall": 1.0})
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """Task of a search for neighbors: rows, perhaps queries, and parameters."""
+    """Task of a search for neighbors: rows ``source``, perhaps ``queries``, parameters, and lists of an
+    ``earlier`` search of the first rows."""
 
     source: Source
     queries: Source | None
@@ -100,7 +101,10 @@ class Neighbors:
     def of(
         cls, source: Source, queries: Source | None, parameters: NeighborRequest, base: Result | None = None
     ) -> Neighbors:
-        """Check the arguments and make the task; raises ``InputError`` for what cannot be searched."""
+        """Check the arguments and make the task; raises ``InputError`` for what cannot be searched.
+
+        ``base`` is a result of knn with lists of the first rows.
+        """
         source = compared_rows(source, parameters.metric)
         queries = None if queries is None else compared_rows(queries, parameters.metric)
         if parameters.is_precomputed:
@@ -145,7 +149,7 @@ class Neighbors:
         return not self._may_use_tree() and is_cheaper(self)
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: distances, indices and graph."""
+        """Names, shapes, types and numbers of chunks of the results: distances, indices and graph."""
         (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
         graph_chunks, stored = chunks, rows * k
@@ -199,7 +203,7 @@ class Neighbors:
         return NearestSparsePairs(pairs, *readers, self.parameters.k, code, blocks, others, columns)
 
     def loops(self) -> dict[str, Any]:
-        """Keys for ``warm_neighbors``, in addition to the request: they decide which loops are compiled."""
+        """Entries that ``warm_neighbors`` reads besides those of the request, to decide what is compiled."""
         if self.parameters.is_precomputed:
             return {"sparse": False, "tree": False, "pairs": True}
         if self.is_approximate:
@@ -252,7 +256,7 @@ class Neighbors:
         return PairSweeps(fold, write, self.source, self.left, self.parameters.symmetric is not None)
 
     def _other_sweeps(self, budget: Budget, k: int, of: Callable[[Source], Source]) -> PairSweeps:
-        """Sweeps of this search with lists of length ``k``, over the matrices that ``of`` returns."""
+        """Sweeps of this search with lists of length ``k``, over matrices that ``of`` makes of its own."""
         return dataclasses.replace(
             self,
             source=of(self.source),
@@ -305,7 +309,10 @@ class Neighbors:
     def _finish(
         self, run: Run, fingerprint: str, method: str = "exact", recall: Mapping[str, Any] = EXACT
     ) -> dict[str, Any]:
-        """Write the symmetric graph, if one was asked for, and return the facts."""
+        """Write the symmetric graph, if one was asked for, and return the facts of the result.
+
+        ``method`` is the name of the method in these facts; ``recall`` has further ones, about the recall.
+        """
         if self.measures_squares:
             refuse_faint_distances(run.result / "distances", self.parameters.code, self.source, self.left)
         if self.parameters.symmetric is not None:
@@ -317,7 +324,7 @@ class Neighbors:
         return facts
 
     def _fold_on(self, device: str) -> NeighborFold:
-        """The fold that compares rows on a device, chosen after a sample of rows has been read."""
+        """Fold that compares rows on a device, chosen after a sample of rows has been read."""
         if finds_sets(self):
             sides = sparse_sides(self)
             sets = set_fold(self, None if sides is None else common_columns(sides[1]))
@@ -340,7 +347,10 @@ class Neighbors:
         return choose_basis(self.source, self.parameters.code, shift, self.parameters.k, pairs)
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
-        """Fold that writes finished lists into the result, chunk by chunk."""
+        """Fold that writes finished lists into the result, chunk by chunk.
+
+        ``lists`` is the folder with the lists of the blocks of ``pairs``, ``result`` that of the result.
+        """
         itself, graph = self.queries is None, self.parameters.symmetric is None
         return WriteLists(
             self.lists_cut(), pairs, lists, result, self.parameters.k, itself=itself, graph=graph
@@ -357,7 +367,10 @@ class Neighbors:
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:
-    """Share of rows, over all pairs of blocks, whose first shortlist of candidates was long enough."""
+    """Share of rows, over all pairs of blocks, whose first shortlist of candidates was long enough.
+
+    ``lists`` is the folder with the lists of the blocks.
+    """
     uncertain = 0
     for block in range(pairs.count):
         for accumulator in range(pairs.accumulators):
@@ -386,11 +399,11 @@ def knn_task(x: object, arguments: KnnArguments) -> Neighbors | IndexQueries:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops of a search once.
+    """Run the compiled loops of a search once, for a matrix of this type and ``shape``.
 
-    ``request`` may also have ``sparse`` (True for sparse rows), ``tree``, ``partitions``, ``sets``
-    (``"bits"`` or ``"sets"``), ``pairs`` (False if only a tree is searched), and ``others``, the type of the
-    rows that those of the matrix are compared with.
+    ``request`` is that of the task. It may also have ``sparse``, ``tree`` and ``partitions`` (True if these
+    are searched), ``sets`` (``"bits"`` or ``"sets"``), ``pairs`` (False if only a tree is searched), and
+    ``others``, the type of the rows that those of the matrix are compared with.
     """
     if request.get("tree"):
         warm_nearest(periodic=request.get("box") is not None)

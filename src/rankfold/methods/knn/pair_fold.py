@@ -63,7 +63,8 @@ is measured.
 """
 
 FEW_COLUMNS = 16
-"""Rows shorter than this are measured: a product and its bounds would take longer."""
+"""Number of columns below which Euclidean distances of all pairs of rows are measured: products, and bounds
+from these, would take longer."""
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 """Types of products of rows."""
@@ -116,7 +117,7 @@ class PairWorkspace:
     """The passing block, which blocks in memory are compared with."""
 
     largest: dict[int, float] = field(default_factory=dict)
-    """Largest squared norm of each block in memory, and of the passing one (``PASSING``)."""
+    """Largest squared norm of each block in memory, by its number, and of the passing one, at ``PASSING``."""
 
     room: BufferPool = field(default_factory=BufferPool)
 
@@ -241,7 +242,8 @@ class NearestPairs:
     ) -> None:
         """Compare a held block with the passing one, and update the lists of nearest rows of both, in place.
 
-        ``other_state`` is None if the passing block has no lists of its own.
+        ``block`` and ``other`` are the numbers of the two blocks, ``state`` and ``other_state`` their lists.
+        ``other_state`` is None if the passing block has no lists of its own, or is the held one itself.
         """
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
@@ -265,7 +267,11 @@ class NearestPairs:
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
     ) -> None:
-        """Compute the distances of all pairs of rows of two blocks, without products; update the lists."""
+        """Compute the distances of all pairs of rows ``x`` and ``y`` of two blocks, without products.
+
+        Updates the lists of ``x`` in ``state`` and of ``y`` in ``other_state``, in place. ``same`` is True if
+        both are one block.
+        """
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)
         keys_j, ids_j = none if other_state is None else (other_state["keys"], other_state["ids"])
         for i, j in tiles(len(x), len(y), double_rows(x.raw.shape[1], MEASURED_TILE), same=same):
@@ -288,7 +294,11 @@ class NearestPairs:
                 self._compare(a, b, lists, where)
 
     def _compare(self, a: Array, b: Array, lists: dict[str, Any], where: dict[str, Any]) -> None:
-        """Measure pairs by the caller's own metric; its errors are raised as ``DataError``."""
+        """Measure pairs of rows ``a`` and ``b`` by the caller's own metric, and update ``lists`` in place.
+
+        ``lists`` and ``where`` are arguments of ``compare_pairs``. Errors of the metric are raised as
+        ``DataError``.
+        """
         assert self.function is not None  # noqa: S101
         try:
             compare_pairs(a, b, function=self.function, **lists, **where)
@@ -297,7 +307,11 @@ class NearestPairs:
 
 
 def empty_lists(pairs: Pairs, block: int, k: int) -> State:
-    """Accumulator of a block before any comparison: ``keys`` and ``ids`` (rows, k), ``uncertain`` (1,)."""
+    """Accumulator of a block before any comparison: ``keys`` and ``ids`` (rows, k), ``uncertain`` (1,).
+
+    Keys are distances, infinite here, ids are indices of neighbors, ``EMPTY`` here; for ``uncertain`` see
+    ``kernels.neighbors.meeting.Lists``.
+    """
     rows = int(pairs.rows[block + 1] - pairs.rows[block])
     return {
         "keys": np.full((rows, k), np.inf),
@@ -341,7 +355,10 @@ def way_of(metric: str, columns: int) -> str:
 
 @functools.cache
 def warm_lists(dtype: np.dtype[Any], way: str, others: np.dtype[Any]) -> None:
-    """Run the compiled loops that compare rows of a type with ``others`` once; see ``way_of``."""
+    """Run once the compiled loops that compare rows stored as ``dtype`` with rows stored as ``others``.
+
+    ``way`` is a name that ``way_of`` returns.
+    """
     keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
     if way in METRIC_OF_WAY:
         _warm_bounds((row_dtype(dtype), row_dtype(others)), METRIC_OF_WAY[way], keys, ids)

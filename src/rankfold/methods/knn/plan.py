@@ -52,6 +52,7 @@ class PairSweeps:
     """The rows whose neighbors are found."""
 
     symmetric: bool
+    """True if edges are sorted to make the graph symmetric."""
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Choose as many threads as fit with one block each, then as few groups as fit and keep all busy."""
@@ -97,7 +98,10 @@ def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
 def plan_neighbors(
     sweeps: PairSweeps, budget: Budget, sweeps_of: Callable[[int, Callable[[Source], Source]], PairSweeps]
 ) -> Plan:
-    """Plan a search within a budget; ``sweeps_of`` makes its sweeps for another k, or for other matrices.
+    """Plan a search within a budget.
+
+    ``sweeps_of(k, of)`` makes its sweeps with lists of length k, over matrices that ``of`` makes of its own:
+    for advice on what would fit.
 
     Raises
     ------
@@ -135,9 +139,9 @@ def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
 
 
 def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
-    """Cost of the sweep over pairs of blocks: bytes, operations, tasks.
+    """Planned bytes, operations and tasks of the sweep over pairs of blocks.
 
-    ``arrangement``: tasks at once, number of groups, and bytes of a task.
+    ``arrangement`` has the number of tasks at once, the number of groups, and the bytes of a task.
     """
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = arrangement
@@ -153,7 +157,11 @@ def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source
 
 
 def _reads(fold: NeighborFold, concurrency: int, groups: int, matrices: tuple[Source, Source]) -> int:
-    """Bytes read from the matrices, if a group stays in memory for the next task that needs it."""
+    """Bytes read from the matrices in the sweep, if a group stays in memory for the next task that needs it.
+
+    ``concurrency`` is the number of tasks at once, ``groups`` the number of groups, ``matrices`` are the rows
+    that are searched and those whose neighbors are found.
+    """
     pairs, (source, left) = fold.pairs, matrices
     rows, all_rows = left.shape[0] * fold.left.bytes_to_read, source.shape[0] * fold.right.bytes_to_read
     if pairs.others is not None:

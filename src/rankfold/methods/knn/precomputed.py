@@ -51,7 +51,7 @@ CHOOSING_BYTES = 5
 def require_distances(request: NeighborRequest, source: Source, said: Mapping[str, bool]) -> None:
     """Raise ``InputError`` for a matrix that cannot hold distances, and for arguments that exclude these.
 
-    ``said`` has True, by name, for arguments besides those in the request that were given.
+    ``said`` says, by name, whether other arguments than those in the request were given.
     """
     rows, columns = source.shape
     if rows != columns:
@@ -85,7 +85,7 @@ def require_distances(request: NeighborRequest, source: Source, said: Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class ChooseNearest(DeclaredFold):
-    """Fold that writes the ``k`` smallest distances of each row to intermediate files."""
+    """Fold that writes the ``k`` smallest distances of each row, and their columns, to files (``lists``)."""
 
     source: Source
     cut: Cut
@@ -122,7 +122,7 @@ class ChooseNearest(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Choose the nearest of each of rows ``start:stop``, and write their distances and columns."""
+        """Choose the k nearest of each of rows ``start:stop``, and write their distances and columns."""
         keys, ids = np.empty((stop - start, self.k)), np.empty((stop - start, self.k), np.int64)
         for row, columns, distances in self._rows(work, start, stop):
             keys[row - start], ids[row - start] = self._nearest(row, columns, distances)
@@ -145,7 +145,10 @@ class ChooseNearest(DeclaredFold):
             yield row, lines.indices[own].astype(np.int64), lines.data[own].astype(np.float64)
 
     def _nearest(self, row: int, columns: Int64, distances: Float64) -> tuple[Float64, Int64]:
-        """The k smallest distances of a row by (distance, column), and their columns."""
+        """The k smallest distances (k,) of a row by (distance, column), and their columns (k,).
+
+        ``columns`` (c,) and ``distances`` (c,) are all that are known of the row; itself is left out.
+        """
         self._require_distances(row, columns, distances)
         others = columns != row
         columns, distances = columns[others], distances[others]

@@ -132,7 +132,10 @@ class NeighborRequest:
 
 
 def _approximation(arguments: KnnArguments) -> tuple[float | None, int | None]:
-    """Recall and rows of a partition, both None if lists are exact; ``InputError`` for what does not fit."""
+    """Recall to reach, and rows of a partition, None for the default; both None if lists are exact.
+
+    ``InputError`` for arguments that do not fit each other.
+    """
     k, recall, rows = arguments.k, arguments.min_recall, arguments.partition_rows
     if recall is None and arguments.solver == "approximate":
         recall = DEFAULT_RECALL
@@ -181,7 +184,10 @@ def identify_metric(metric: Callable[..., Any]) -> str:
 
 
 def _update_digest(value: Any, digest: Any, identities: set[int]) -> None:
-    """Add a function to a digest: its code, and the values that it reads besides its arguments."""
+    """Add a function to ``digest``, in place: its code, and the values that it reads besides its arguments.
+
+    ``identities`` are the ids of functions that were added before, which are left out; it is updated.
+    """
     value = getattr(value, "py_func", value)
     if isinstance(value, types.CodeType):
         digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())

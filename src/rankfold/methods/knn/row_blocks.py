@@ -30,10 +30,10 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LARGEST_SQUARE = 2.0**96
-"""Squared norms above this are left to float64: products of float32 must stay in range."""
+"""Products of rows with squared norms above this are made in float64: those of float32 must stay in range."""
 
 SMALLEST_SQUARE = 2.0**-80
-"""Squared norms below this are left to float64."""
+"""Products of rows with squared norms below this are made in float64."""
 
 FAINTEST_SQUARE = 2.0**-960
 """Squared norms below this have lost some of their terms to underflow."""
@@ -50,11 +50,16 @@ class RowBuffer:
     """Buffers for rows of several blocks: as stored, as multiplied, squared norms, and scales."""
 
     raw: Array
-    """Rows as stored; empty if rows are used where they lie in memory."""
+    """(rows, columns) as stored; empty if rows are used where they lie in memory."""
 
     copy: npt.NDArray[np.float32] | None
+    """(rows, columns) as multiplied; None if that takes no memory of its own."""
+
     norms: Float64
+    """(rows,) squared norms of the rows as multiplied."""
+
     scale: Float64
+    """(rows,) reciprocal norms of the rows for cosine, else ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class BlockReader:
 
     @property
     def columns(self) -> int:
-        """Columns of the source."""
+        """Number of columns of the source."""
         return self.source.shape[1]
 
     @property
@@ -130,7 +135,7 @@ class BlockReader:
 
     @property
     def _step(self) -> int:
-        """Rows that are centered at a time."""
+        """Number of rows that are centered at a time."""
         return max(1, 2**20 // (8 * self.columns))
 
     def buffer(self, rows: int) -> RowBuffer:
@@ -140,7 +145,7 @@ class BlockReader:
         return RowBuffer(raw, copy, np.zeros(rows), np.ones(rows))
 
     def read(self, into: RowBuffer, start: int, stop: int, at: int) -> Rows:
-        """Read and prepare rows ``start:stop``, in a buffer from its row ``at`` on."""
+        """Read rows ``start:stop`` into the buffer ``into`` from its row ``at`` on, and prepare them."""
         lent = self._lend(start, stop) if self.lent else None
         raw = into.raw[at : at + stop - start] if lent is None else lent
         if lent is None:
@@ -148,7 +153,10 @@ class BlockReader:
         return self.prepare(into, raw, start, at)
 
     def ready(self, raw: Array, copy: npt.NDArray[np.float32] | None = None) -> Rows:
-        """Prepare rows that are in memory as stored; ``copy`` is a buffer for the copy that is multiplied."""
+        """Prepare rows ``raw`` that are in memory as stored, numbered from 0.
+
+        ``copy`` is a buffer of their shape for the copy that is multiplied; None to allocate one if needed.
+        """
         if copy is None and self.copies:
             copy = np.empty((len(raw), self.copy_columns), np.float32)
         return self.prepare(RowBuffer(raw, copy, np.zeros(len(raw)), np.ones(len(raw))), raw, 0, 0)
@@ -182,7 +190,7 @@ class BlockReader:
         np.copyto(raw, numbers(source_rows), casting="same_kind")
 
     def _prepare(self, raw: Array, copy: Array | None, norms: Float64, scale: Float64) -> None:
-        """Compute norms and scales, and the copy if it is not the rows themselves."""
+        """Write norms and scales of rows ``raw``, and the copy if it is not the rows themselves, in place."""
         if not self.bounded:  # nothing is squared before it is known to be near
             norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
             return
@@ -225,7 +233,10 @@ class BlockReader:
 
 
 def refuse_nonfinite(source: Source, rows: Span, count: int, place: tuple[int, int]) -> NoReturn:
-    """Raise ``NonFiniteError`` for rows that hold ``count`` NaN or Inf, the first of them at ``place``."""
+    """Raise ``NonFiniteError`` for rows that hold ``count`` NaN or Inf, the first of them at ``place``.
+
+    ``rows`` are the first and the end, ``place`` is a row and a column of the matrix.
+    """
     raise NonFiniteError(
         f"{source.name} holds NaN or Inf: {count} in rows {rows[0]} to {rows[1] - 1}, the first at "
         f"{place_of(source, *place)}. Nothing was computed. {remedy(source)}"
@@ -241,7 +252,7 @@ def refuse_faint(source: Source, row: int) -> NoReturn:
 
 
 def refuse_large(source: Source, place: tuple[int, int]) -> NoReturn:
-    """Raise ``DataError`` for a number that cannot be squared."""
+    """Raise ``DataError`` for a number that cannot be squared, in the row and column ``place``."""
     raise DataError(
         f"the number in row {place[0]}, column {place[1]} (from 0) of {source.name} is so large that its "
         "square leaves the range of float64. Is it a mark for what is missing? Replace or drop it, and run "

@@ -65,7 +65,7 @@ class SparseFold(BlockFold[SparseRows]):
 
     @property
     def pair_flops(self) -> float:
-        """Floating-point operations to multiply a pair of rows, as if each entry met two of the other."""
+        """Estimated floating-point operations to multiply a pair of rows: four for each entry of a row."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
 
 
@@ -92,7 +92,8 @@ class NearestSparsePairs(SparseFold):
     ) -> None:
         """Compare a held block with the block ``work.now``, and update the nearest rows of both, in place.
 
-        ``other_state`` is None if the other block has no lists of its own.
+        ``block`` and ``other`` are the numbers of the two blocks, ``state`` and ``other_state`` their lists.
+        ``other_state`` is None if the other block has no lists of its own, or is the held one itself.
         """
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
@@ -118,7 +119,10 @@ class NearestSparsePairs(SparseFold):
 
 @functools.cache
 def warm_sparse(dtype: np.dtype[Any], way: str, index: np.dtype[Any]) -> None:
-    """Run the compiled loops that compare sparse rows once; columns are of type ``index``. See ``way_of``."""
+    """Run the compiled loops that compare sparse rows once, for values stored as ``dtype``.
+
+    ``way`` is ``"squares"`` or ``"inner"``, as from ``way_of``; ``index`` is the type of columns.
+    """
     # More equal rows than a shortlist holds: none can be certain, and all of them are compared in float64.
     rows, k = 16, 1
     arrays = 2 * np.arange(rows + 1), np.array([0, 1] * rows, index), np.ones(2 * rows, row_dtype(dtype))

@@ -46,10 +46,11 @@ BLOCK_NUMBERS, BLOCK_ROWS = 3 * 2**19, 8192
 all rows."""
 
 POINTERS = 2**20
-"""Rows whose pointers are read at once."""
+"""Number of rows whose pointers are read at once."""
 
 PIECE = 2**17
-"""Stored entries that are sorted, and duplicates added up, at once, where columns do not increase."""
+"""Number of stored entries that are sorted, and duplicates added up, at once, where the columns of a row do
+not increase."""
 
 SORT_BYTES = 48
 """Bytes for each entry while rows are sorted by column and duplicates added up."""
@@ -77,7 +78,7 @@ class SparseBlocks:
 
     @property
     def most(self) -> int:
-        """Stored entries of the fullest block."""
+        """Number of stored entries of the fullest block."""
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
@@ -109,9 +110,10 @@ def cut_blocks(source: CompressedSource, also: tuple[int, ...] = ()) -> SparseBl
 
 
 def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
-    """Ends of the blocks of rows with these pointers: few blocks, of similar heights where entries allow it.
+    """Ends of blocks, as indices into ``pointers`` (rows + 1,), the CSR pointers of rows to be cut.
 
-    A block has at most ``tallest`` rows and ``most`` entries, unless a single row has more.
+    Blocks are few, and of similar heights where entries allow it. A block has at most ``tallest`` rows and
+    ``most`` entries, unless a single row has more.
     """
     count = len(pointers) - 1
     pieces = max(1, -(-count // tallest), -(-int(pointers[-1] - pointers[0]) // most))
@@ -126,7 +128,8 @@ def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
 
 
 def common_columns(source: CompressedSource) -> Int64:
-    """Columns (c,) in which many rows of a sample store an entry; if too many, the fullest of these."""
+    """Indices (c,), ascending, of columns in which many rows of a sample store an entry; if these are too
+    many, of the fullest."""
     rows, columns = source.shape
     sample = min(rows, max(SAMPLE_RUNS, SAMPLE_NUMBERS * rows // max(1, source.nnz)))
     counts, count = np.zeros(columns, np.int64), 0
@@ -151,7 +154,7 @@ class SparseReader:
 
     @property
     def columns(self) -> int:
-        """Columns of the source."""
+        """Number of columns of the source."""
         return self.source.shape[1]
 
     @property
@@ -186,7 +189,7 @@ class SparseReader:
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
         """Additional bytes while ``rows`` rows with ``stored`` entries are read, converted and sorted.
 
-        ``longest`` is the most entries of a row.
+        ``longest`` is the largest number of entries of a row.
         """
         each = 2 * (8 + self.source.dtype.itemsize) + self._number_bytes
         sorting = SORT_BYTES * max(min(stored, PIECE), longest)
@@ -217,7 +220,7 @@ class SparseReader:
         return SparseRows(start, self.columns, *arrays, np.empty(count), np.ones(count), np.empty((count, 2)))
 
     def _square(self, rows: SparseRows) -> bool:
-        """Compute the squares of the scaled rows; returns True if columns increase in every row."""
+        """Write ``squares`` of the scaled rows, in place; returns True if columns increase in every row."""
         return square_rows(rows.indptr, rows.indices, rows.data, rows.scale, squares=rows.squares)
 
     def _scale(self, rows: SparseRows) -> None:
@@ -248,7 +251,10 @@ class SparseReader:
 
 
 def add_up(stored: Csr) -> Csr:
-    """Sort the entries of rows by column; those of the same column are added up, in the order as stored."""
+    """Sort the entries of each row by column, into new arrays.
+
+    Entries of the same column are added up, in the order in which they are stored.
+    """
     lengths, pieces = [], []
     start, count = 0, len(stored.indptr) - 1
     while start < count:

@@ -77,7 +77,7 @@ class WriteLists(DeclaredFold):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the lists of rows ``start:stop`` from the files of the blocks that contain these rows."""
+        """Read the lists of rows ``start:stop`` into ``work``, from the files of blocks with these rows."""
         edges = self.pairs.rows
         first = int(np.searchsorted(edges, start, side="right")) - 1
         for block in range(first, int(np.searchsorted(edges, stop, side="left"))):
@@ -99,7 +99,7 @@ class WriteLists(DeclaredFold):
         return keys, ids
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Check the lists of rows ``start:stop``, and write them."""
+        """Check the lists of rows ``start:stop`` in ``work``, and write them into the result."""
         keys, ids = work.keys[: stop - start], work.ids[: stop - start]
         require_sound(keys, ids, start, others=int(self.pairs.met[-1]), itself=self.itself)
         state["rows"] += stop - start
@@ -123,6 +123,7 @@ def require_sound(keys: Array, ids: Array, start: int, *, others: int, itself: b
     """Raise unless each row has k finite distances in order, and k different ids, all below ``others``.
 
     ``keys`` and ``ids`` are (rows, k), of rows from ``start`` on; with ``itself`` no row may have its own id.
+    Distances that are not finite raise ``DataError``, all else raises ``AssertionError``.
     """
     if not np.isfinite(keys).all():
         row = start + int((~np.isfinite(keys)).any(axis=1).argmax())

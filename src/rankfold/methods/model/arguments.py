@@ -17,7 +17,7 @@ HOME = "rankfold.methods.model"
 
 @dataclass(frozen=True, slots=True)
 class NoArguments:
-    """No arguments besides the inputs."""
+    """Arguments of a method that takes none besides its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +41,27 @@ class ReconstructArguments:
 
 
 def _fits(is_one: Callable[[Method], bool]) -> tuple[str, ...]:
-    """Names of the methods of this package, besides those on results, that a condition holds for."""
+    """Names of the methods of this package for which ``is_one`` is true, without those of this module."""
     others = (name for name, home in METHODS.ours.items() if not home.startswith(f"{HOME}."))
     return tuple(name for name in others if is_one(METHODS[name]))
 
 
 FITS = _fits(lambda each: each.transformation is not None and not each.transformation.by_neighbors)
-"""Methods whose results accept new rows as a matrix."""
+"""Names of methods whose results give coordinates to new rows of a matrix."""
 
 EMBEDDINGS = _fits(lambda each: each.transformation is not None and each.transformation.by_neighbors)
-"""Methods whose embeddings accept new rows, placed by their neighbors among the embedded rows."""
+"""Names of methods whose embeddings accept new rows, which are placed by their neighbors among the old
+rows."""
 
 FACTORIZATIONS = _fits(lambda each: each.factors is not None)
-"""Methods whose results are two factors of the matrix."""
+"""Names of methods whose results are two factors of the matrix."""
 
 ORDERED = _fits(lambda each: each.factors is not None and bool(each.factors.spectrum))
-"""Methods whose results are two factors and singular values, which order the components."""
+"""Names of methods whose results are two factors and singular values, which order the components."""
 
 
 def _headline_of_rows(facts: Facts, attempt: Facts) -> str:
-    """Line on new rows in the components of a result, or in an embedding."""
+    """One line of text on a result of transform, from its facts and those of its last run (``attempt``)."""
     rows, asked = facts["input"]["shape"][0], facts["request"]
     if "residual_variance" in facts:
         line = f"{rows} rows in {asked['rank']} components of isomap; {unexplained(facts)}"

@@ -9,11 +9,10 @@ swept along its columns. A panel (long rows read at a time) and its rows of L ar
 cache, grain by grain (rows of one product). Squares of the long residuals are summed at once; products of the
 panel with its rows of L sum to A'L for the short residuals.
 
-Residuals of a result against a sparse matrix, at a cost proportional to stored numbers: see ``check.py``.
-
-With ``S`` the stored matrix, the centered and scaled matrix is ``A = S D - 1 (mean D)'``, where D holds the
-factors of columns. Products with ``A`` and ``A'`` are those with ``S`` minus a term of rank one: for ``A`` in
-every panel (rows read at a time), for ``A'`` once in the end.
+A sparse matrix is checked at a cost proportional to its stored numbers (``VerifySparse``). With ``S`` the
+stored matrix, the centered and scaled matrix is ``A = S D - 1 (mean D)'``, where D holds the factors of
+columns. Products with ``A`` and ``A'`` are those with ``S`` minus a term of rank one: for ``A`` in every
+panel (rows read at a time), for ``A'`` once in the end.
 """
 
 from __future__ import annotations
@@ -69,27 +68,34 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Verify(OverPanels):
-    """Fold of a matrix A and its factors S and L into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
+    """Fold of a matrix A and its factors S and L into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``.
+
+    A is long by short, centered and scaled; S (short, k) and L (long, k) have orthonormal columns.
+    """
 
     panels: Panels
     """Panels of the matrix, converted to float64."""
 
     long: View
-    """The long factor (rows, k), swept along the same axis as the matrix."""
+    """The long factor L (long, k), swept along the same axis as the matrix."""
 
     short: ScratchMatrix
-    """The short factor, (short, k) float64."""
+    """The short factor S, (short, k) float64, on scratch."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column of the matrix, and the factor that it is multiplied by."""
+    """Scratch matrix (columns, 2): mean of each column of the matrix, and its factor once the mean is
+    subtracted."""
 
     values: Float64
-    """(k,) singular values."""
+    """(k,) singular values, times the power of two that the factors in ``columns`` contain."""
 
     weights: Float64
     """(k,) factors that make the columns of the stored long factor orthonormal."""
 
     square_scale: float
+    """Power of two that scales raw numbers before their squares are summed: see
+    ``FactorModel.square_scale``."""
+
     row_seconds: float
 
     @property
@@ -100,10 +106,11 @@ class Verify(OverPanels):
     kernels = (measure, subtract, product, add_gram, add_product, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Short factor S (short, k); mean and factor of columns; singular values and weights (k,); products.
+        """Working arrays of a segment by name.
 
-        ``y`` (grain rows, k) is a grain of A times S, ``long`` (grain rows, k) its rows of L, and ``product``
-        (short, k) what it adds to A'L.
+        ``short`` (short, k) is S, ``columns`` mean and factor of columns, ``values`` and ``weights`` (k,) are
+        as in the fields. ``y`` (grain rows, k) is a grain of A times S, ``long`` (grain rows, k) its rows of
+        L, and ``product`` (short, k) what it adds to A'L.
         """
         rows, short = self.panels.grain_rows, self.panels.view.short
         columns = ScratchConstant.of(self.columns) if self._by_rows else Buffer((rows, 2))
@@ -118,10 +125,11 @@ class Verify(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums over all long rows, from which residuals and orthogonality follow.
+        """Sums over all long rows, by name, from which residuals and orthogonality follow.
 
-        ``left`` (k,) are squares of the columns of A S - L s, ``product`` (short, k) is A'L, ``gram`` (k, k)
-        is L'L, ``squares`` (1,) those of A; also count and position of bad numbers.
+        ``left`` (k,) are sums of squares of the columns of A S - L s, ``product`` (short, k) is A'L, ``gram``
+        (k, k) is L'L, ``squares`` (1,) the sum of squares of A, ``bad`` count and first position of NaN and
+        Inf.
         """
         k = self.rank
         product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))
@@ -129,27 +137,27 @@ class Verify(OverPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of long rows read ahead, of the product of a grain, and of vectors."""
+        """Bytes of a step besides buffers and sums: long rows read ahead, the product of a grain, vectors."""
         tall, rank = self.cut.panel_rows, self.rank
         factor_bytes = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor_bytes + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers, panels of the matrix, and as many panels of the long factor."""
+        """Allocate buffers on ``device``, panels of the matrix, and as many panels of the long factor."""
         work = OverPanels.workspace(self, device)
         shape, dtype = self.long.panel_shape(self.cut.panel_rows), self.long.source.dtype
         work.long_panels = [device.slot(shape, dtype) for _ in range(self.slots)]
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the long rows ``start:stop`` of the matrix and of the long factor into a slot."""
+        """Read long rows ``start:stop`` of the matrix and of the long factor into panel buffer ``slot``."""
         self.panels.read(work.panels, start, stop, slot)
         room = work.long_panels[slot].room(self.long.panel_shape(stop - start))
         self.long.read(self.long.part(room, 0, stop - start), start, stop)
         work.long_panels[slot].send()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel to squares of residuals, to A'L and to L'L, grain by grain."""
+        """Add long rows ``start:stop``, read into panel buffer ``slot``, to the sums ``state``, in place."""
         long_panel = work.long_panels[slot].array()
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, _ = grain
@@ -181,21 +189,29 @@ class Verify(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Task that checks a result against the matrix that it was made from."""
+    """Task that checks a result against the matrix that it was made from, for residuals and orthogonality."""
 
     model: FactorModel
     left: Source
+    """The left factor of the result, (m, k)."""
+
     source: Source
+    """The matrix that the result is checked against, (m, n)."""
+
     digest: str
+    """Digest of the model: see ``FactorModel.digest``."""
+
     square_scale: float
-    """Power of two for raw numbers: see ``FactorModel.square_scale``."""
+    """Power of two that scales raw numbers before their squares are summed: see
+    ``FactorModel.square_scale``."""
 
     is_comparable: bool = True
-    """True if columns are in the order of the fit; else fingerprints of the same numbers differ."""
+    """True if columns are in the order of the fit, so that the fingerprint of ``source`` should be that of
+    the fit."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source, *, is_comparable: bool = True) -> Verification:
-        """Check that shapes agree, and make the task."""
+        """Make the task; ``InputError`` if the shape of ``source`` is not that of the matrix of the model."""
         left = model.left()
         left.check()
         rows, columns = matrix_of_parts(source).shape
@@ -209,7 +225,7 @@ class Verification:
         return cls(model, left, source, model.digest(), model.square_scale(), is_comparable)
 
     def request(self) -> dict[str, Any]:
-        """Kind and digest of the result, and the fingerprint of its left factor."""
+        """Kind, rank and digest of the result, and the fingerprint of its left factor, as JSON types."""
         return {
             "kind": "check",
             "of": self.model.kind,
@@ -219,11 +235,11 @@ class Verification:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """``left_residuals`` and ``right_residuals``, each (k,)."""
+        """Arrays of the result: ``left_residuals`` and ``right_residuals``, each (k,)."""
         return vectors(self.model.components, "left_residuals", "right_residuals")
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the one pass."""
+        """Plan of the one pass over the matrix."""
         (rows, columns), rank = self.source.shape, self.model.rank
         fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
@@ -254,7 +270,7 @@ class Verification:
 
     @property
     def stored(self) -> CompressedSource | None:
-        """The matrix if it is sparse and swept by stored numbers; else None."""
+        """The matrix if it is sparse by rows and swept by stored numbers; else None."""
         return sparse_by_rows(self.source)
 
     def _sparse_fold(self, stored: CompressedSource, folder: Path, slots: int) -> VerifySparse:
@@ -275,7 +291,7 @@ class Verification:
         )
 
     def fold(self, folder: Path, slots: int) -> Verify | VerifySparse:
-        """Fold of the one pass."""
+        """Fold of the one pass, with scratch files in ``folder`` and ``slots`` panels in memory at once."""
         if self.stored is not None:
             return self._sparse_fold(self.stored, folder, slots)
         (_, columns), rank = self.source.shape, self.model.rank
@@ -296,7 +312,7 @@ class Verification:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Measure and write residuals; returns the facts, including orthogonality."""
+        """Measure and write residuals; return the facts (metadata) of the result, with orthogonality."""
         with one_blas_thread():
             fold = self.fold(run.scratch, run.slots)
             self._prepare(fold)
@@ -321,7 +337,7 @@ class Verification:
         return facts
 
     def _prepare(self, fold: Verify | VerifySparse) -> None:
-        """Write the short factor, and mean and factor of columns, to scratch."""
+        """Write the short factor, and mean and factor of each column, to the scratch files of ``fold``."""
         pow2_scale = self.model.pow2_scale(np.dtype(np.float64))
         for start, stop in self.model.blocks():
             mean, scale = self.model.columns(start, stop)
@@ -335,7 +351,7 @@ class Verification:
             fold.short.write(0, left * self._left_weights())
 
     def _left_weights(self) -> Float64:
-        """(k,) factors that make the columns of the stored left factor orthonormal."""
+        """(k,) factors of the columns of the stored left factor that give them length 1."""
         s, weights = self.model.s, self.model.row_weights()
         if self.model.factors.left_is_unit:
             return np.ones(self.model.rank)
@@ -344,7 +360,10 @@ class Verification:
     def _facts(
         self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
     ) -> dict[str, Any]:
-        """Reproducible facts of the check."""
+        """Reproducible facts of the check; warns if the fingerprint is not that of the fit.
+
+        ``left`` and ``right`` (k,) are residuals, ``grams`` (k, k) those of left and right vectors.
+        """
         if self.is_comparable and fingerprint != self.model.result.attrs["input"]["fingerprint"]:
             run.warnings.append(
                 f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
@@ -365,13 +384,13 @@ class Verification:
 
 
 def _of_numbers(state: State) -> State:
-    """Convert sums over the real parts of a complex matrix to sums over its complex numbers."""
+    """Convert sums of ``Verify`` over a complex matrix in real parts (2 k components) to complex ones (k)."""
     sums: State = {name: collapse(state[name], paired=True) for name in ("product", "gram")}
     return {**sums, "left": state["left"][::2] + state["left"][1::2]}
 
 
 def check_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Verification:
-    """Make the task of the residuals of a result."""
+    """Make the task that checks ``result`` against its matrix ``x``: residuals and orthogonality."""
     model = open_model(result)
     given = opened_rows(x, model.result)
     source, is_comparable = model.source(given), has_columns_of(given, model.result, model.name)
@@ -387,23 +406,24 @@ def check_task(result: FactorModel | Result | str | Path, x: object, _: NoArgume
 class VerifySparse(OverStoredNumbers):
     """Fold of a tall sparse matrix A into ``sum((A V - L s)^2)``, ``A'L`` and ``L'L``.
 
-    V and L are its short and its long factor, s its singular values.
+    V (n, k) and L (m, k) are its short and its long factor, s (k,) its singular values.
     """
 
     panels: SparsePanels
     """Panels of rows in float64."""
 
     long: View
-    """The long factor, (rows, k)."""
+    """The long factor L, (m, k), swept by rows."""
 
     short: ScratchMatrix
-    """The short factor, (columns, k) float64."""
+    """The short factor V, (n, k) float64, on scratch."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column of the matrix, and the factor that it is multiplied by."""
+    """Scratch matrix (n, 2): mean of each column of the matrix, and its factor once the mean is
+    subtracted."""
 
     values: Float64
-    """(k,) singular values."""
+    """(k,) singular values, times the power of two that the factors in ``columns`` contain."""
 
     weights: Float64
     """(k,) factors that make the columns of the stored long factor orthonormal."""
@@ -413,9 +433,11 @@ class VerifySparse(OverStoredNumbers):
     kernels = (order_columns, multiply_rows, add_columns, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """A transposed panel; ``short`` (n, k), the short factor; mean and factor of columns; products.
+        """Working arrays of a segment by name, with those of a transposed panel.
 
-        ``y`` (rows, k) is a panel of A times the short factor, ``long`` (rows, k) its rows of the long one.
+        ``short`` (n, k) is the short factor, ``columns`` (n, 2) mean and factor of columns, ``s`` and
+        ``weights`` (k,) are the fields ``values`` and ``weights``. ``y`` (rows, k) is a panel of A times the
+        short factor, ``long`` (rows, k) its rows of the long one.
         """
         rows, rank = self.cut.panel_rows, len(self.values)
         return {
@@ -429,12 +451,12 @@ class VerifySparse(OverStoredNumbers):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums over all rows, from which residuals and orthogonality follow.
+        """Sums over all rows, by name, from which residuals and orthogonality follow.
 
-        ``left`` (k,) are squares of the columns of A V - L s, ``gram`` (k, k) is L'L, ``squares`` (1,) those
-        of A. ``product`` (n, k) is that of the stored matrix, transposed, with L; ``long`` (k,) are the
-        column sums of L, for the term of the mean that ``finish`` subtracts. Also count and position of bad
-        numbers.
+        ``left`` (k,) are sums of squares of the columns of A V - L s, ``gram`` (k, k) is L'L, ``squares``
+        (1,) the sum of squares of A. ``product`` (n, k) is S'L with S the stored matrix, neither centered nor
+        scaled, and ``long`` (k,) are the column sums of L, for the term of the mean that ``finish``
+        subtracts. ``bad`` holds count and first position of NaN and Inf.
         """
         k = len(self.values)
         product, gram = Sum((self.panels.view.short, k)), Sum((k, k))
@@ -443,13 +465,16 @@ class VerifySparse(OverStoredNumbers):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of rows of the long factor read ahead, vectors, the scaled short factor, and squares."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of rows of the long factor read ahead, vectors, the scaled short factor, and squares.
+        """
         tall, rank, short = self.cut.panel_rows, len(self.values), self.panels.view.short
         factor = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor + 8 * rank * (rank + short) + 7 * 8 * max(tall, short) + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels of the long factor; scale the short factor by factors of columns."""
+        """Allocate buffers and panels of the long factor; multiply the short factor by factors of columns."""
         work = OverStoredNumbers.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         work.offset = (work.mean * work.factor) @ work.short
@@ -459,12 +484,12 @@ class VerifySparse(OverStoredNumbers):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the rows ``start:stop`` of the matrix and of the long factor into a slot."""
+        """Read rows ``start:stop`` of the matrix and of the long factor into panel buffer ``slot``."""
         OverStoredNumbers.read(self, work, start, stop, slot)
         self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel to squares of residuals, to A'L and to L'L."""
+        """Add rows ``start:stop``, read into panel buffer ``slot``, to the sums ``state``, in place."""
         lines, count = take_measured(self, state, work, start, slot), stop - start
         if lines is None:
             return
@@ -481,7 +506,7 @@ class VerifySparse(OverStoredNumbers):
         state["left"] += np.einsum("ij,ij->j", y, y)
 
     def finish(self, state: State, columns: Any) -> State:
-        """Correct ``product`` for centering and scaling; ``columns`` (n, 2) are means and factors."""
+        """The sums with ``product`` corrected from S'L to A'L; ``columns`` (n, 2) are means and factors."""
         mean, factor = columns.T
         product = (state["product"] - np.outer(mean, state["long"])) * factor[:, None]
         return {**state, "product": product}

@@ -33,7 +33,8 @@ from rankfold.pipeline.storage.run_directory import lies_in
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_BYTES = 4 * 2**20
-"""Right vectors are read in blocks of about this size; part of the digest, so it never changes."""
+"""Bytes, about, of the right vectors that are read at a time. The digest depends on it, so it never
+changes."""
 
 LARGEST_EXPONENT = {4: 100, 8: 900}
 """Largest absolute exponent of scales that are powers of two, by item size: products stay well in range."""
@@ -47,43 +48,48 @@ class FactorModel:
     """The result, referenced because a temporary store exists only as long as its result."""
 
     kind: str
+    """Name of the method that made the result."""
+
     shape: tuple[int, int]
     """Shape of the matrix that the model was made from."""
 
     s: Float64
-    """(k,) singular values; ones for components without order. For a complex matrix each appears twice, once
-    per real part."""
+    """(k,) singular values; ones for components without order. For a complex matrix (2 k,): each appears
+    twice, once per real part."""
 
     size: float
-    """Spectral norm of the matrix; for components without order, Frobenius norm of the product."""
+    """Spectral norm of the matrix; for components without order, Frobenius norm of the product of the
+    factors."""
 
     whiten: bool
+    """True if the left factor was scaled to unit variance in each column."""
+
     right: Source
-    """(k, n) right singular vectors, or H; complex ones expanded to act on real and imaginary parts."""
+    """(k, n) right singular vectors, or H; complex ones as real (2 k, 2 n), see ``Expanded``."""
 
     @property
     def paired(self) -> bool:
-        """True if the matrix was complex: columns and components are then counted as real parts."""
+        """True if the matrix was complex: columns and components then count twice, once per real part."""
         return isinstance(self.right, Expanded)
 
     @property
     def rank(self) -> int:
-        """Number of components, or of their real parts."""
+        """Number of components, twice that if the matrix was complex: a row of ``right`` for each."""
         return self.right.shape[0]
 
     @property
     def components(self) -> int:
-        """Number of components."""
+        """Number of components, complex ones counted once."""
         return self.rank // (1 + self.paired)
 
     @property
     def factor_dtype(self) -> np.dtype[Any]:
-        """Stored type of the factors."""
+        """Type of the factors as stored, complex if the matrix was complex."""
         return numbers_dtype(self.dtype, paired=self.paired)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of both factors, or of their parts."""
+        """Type of both factors, or of their real parts if they are complex."""
         return self.right.dtype
 
     @property
@@ -98,24 +104,24 @@ class FactorModel:
 
     @property
     def is_centered(self) -> bool:
-        """True if the components are those of rows about their mean, which the result has."""
+        """True if the result has column means, which were subtracted from rows before the fit."""
         return "mean" in METHODS[self.kind].arrays
 
     @property
     def factors(self) -> Factors:
-        """Kind of the factors."""
+        """Description of the two factors: name of their singular values, and which of them is scaled."""
         factors = factors_of(self.kind)
         assert factors is not None  # noqa: S101  without any it is no model
         return factors
 
     @property
     def name(self) -> str:
-        """Name of the model in messages."""
+        """Text that names the model in messages: path, kind and shape."""
         rows, columns = self.shape
         return f"{self.result.path} ({self.kind} of {rows} x {columns})"
 
     def left(self) -> Source:
-        """(m, k) left factor, or its real parts; ``InputError`` for a result without rows."""
+        """The left factor (m, k), in real parts if complex; ``InputError`` for a result without it."""
         if self.left_name not in set(self.result):
             raise InputError(
                 f"{self.name} has no {self.left_name}: it was fitted without rows, with_rows=False "
@@ -126,13 +132,13 @@ class FactorModel:
         return RealParts(left, Orientation.ROWS) if self.paired else left
 
     def vectors(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Right vectors of columns ``start:stop``, (columns, k) in C order."""
+        """Right vectors of columns ``start:stop`` of the matrix, (stop - start, rank) in C order."""
         block = np.empty((self.rank, stop - start), self.dtype)
         self.right.read_into(block, (0, self.rank), (start, stop))
         return np.ascontiguousarray(block.T)
 
     def columns(self, start: int, stop: int) -> tuple[Float64, Float64]:
-        """Mean and divisor of each of columns ``start:stop``; 0 and 1 if not centered or scaled."""
+        """Vectors of the mean and divisor of columns ``start:stop``; 0 and 1 if not centered or scaled."""
         mean, scale, first = np.zeros(stop - start), np.ones(stop - start), start
         if self.paired:
             first, start, stop = start % 2, start // 2, -(-stop // 2)
@@ -146,7 +152,7 @@ class FactorModel:
         return mean, scale
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield start and stop of blocks of columns."""
+        """Yield (start, stop) of the blocks of columns in which right vectors are read."""
         columns = self.right.shape[1]
         step = max(1, BLOCK_BYTES // (self.rank * self.dtype.itemsize))
         for start in range(0, columns, step):
@@ -154,22 +160,25 @@ class FactorModel:
 
     @property
     def block_columns(self) -> int:
-        """Number of columns of the longest block."""
+        """Number of columns of the longest of ``blocks``."""
         return next(iter(self.blocks()))[1]
 
     def pow2_scale(self, dtype: np.dtype[Any]) -> float:
-        """Power of two that brings a typical element of the matrix, centered and scaled, near 1."""
+        """Power of two that brings a typical element of the matrix, centered and scaled, near 1 in ``dtype``.
+
+        1 for factors without singular values.
+        """
         return 1.0 if not self.factors.spectrum else _reciprocal(self._typical, dtype)
 
     def square_scale(self) -> float:
-        """Power of two that scales raw numbers before their squares are summed in float64."""
+        """Power of two that scales raw numbers of the matrix before their squares are summed in float64."""
         blocks = (self.columns(start, stop)[1] for start, stop in self.blocks())
         # Constant columns have a divisor of 1, whatever the unit of the others is.
         scale = max(float(scales.max(initial=0.0, where=scales != 1)) for scales in blocks) or 1.0
         return _reciprocal(self._typical * scale, np.dtype(np.float64))
 
     def source(self, x: object) -> Source:
-        """Open other rows as a matrix; raw rows get the same preparation steps as the matrix of the model."""
+        """Open rows ``x`` as a matrix; raw rows get the preparation steps of the matrix of the model."""
         return self._in_parts(open_like(x, self.result, self.name))
 
     def _in_parts(self, source: Source) -> Source:
@@ -195,7 +204,9 @@ class FactorModel:
         return np.asarray(self.s > noise)
 
     def score_weights(self) -> Float64:
-        """(k,) factors for products with the right vectors: 1, 1 / s, or sqrt(m - 1) / s to whiten.
+        """(k,) factors that turn products of rows with the right vectors into rows of the left factor.
+
+        They are 1, 1 / s, or sqrt(m - 1) / s to whiten; 0 where s does not exceed rounding.
 
         Raises
         ------
@@ -215,13 +226,13 @@ class FactorModel:
         return weights
 
     def row_weights(self) -> Float64:
-        """(k,) factors for columns of the left factor, to multiply before the right vectors."""
+        """(k,) factors of the left factor's columns, so that its product with the right one is the matrix."""
         if self.factors.left_is_unit:
             return self.s
         return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
 
     def before_steps(self) -> Affine:
-        """Affine map that ``prepare=`` steps applied to columns; ``InputError`` if it cannot be inverted."""
+        """Shift and factor of columns by ``prepare=`` steps; ``InputError`` if these cannot be undone."""
         facts = self.result.attrs["input"]
         if any(step.name == "sample_weight" for step in parse_steps(facts.get("prepare"))):
             raise InputError(
@@ -231,7 +242,7 @@ class FactorModel:
         return affine_of(facts, lambda name: np.asarray(self.result[name][...]))
 
     def digest(self) -> str:
-        """Hash of everything that ``transform`` reads from the result, except its name and path."""
+        """Hash, in hexadecimal, of all that ``transform`` reads from the result, except its name and path."""
         fields = [self.kind, self.whiten, *self.shape, self.rank, self.dtype.name]
         mark = hashlib.blake2b(json.dumps(fields).encode(), digest_size=16)
         mark.update(np.ascontiguousarray(self.s).data)
@@ -243,13 +254,16 @@ class FactorModel:
 
 
 def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
-    """Power of two near ``1 / size``, limited so that products of that type stay in range."""
+    """Power of two near ``1 / size``, limited so that products in ``dtype`` stay in range; 1 for size 0."""
     most = LARGEST_EXPONENT[dtype.itemsize]
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
 def open_model(result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ORDERED) -> FactorModel:
-    """Open a result or its path as a model; ``InputError`` if its kind is not in ``among``."""
+    """Open a result, given itself or its path, as a model; a model is returned as it is.
+
+    ``InputError`` if the method that made it is not in ``among``, ``DataError`` if it is damaged.
+    """
     model = result if isinstance(result, FactorModel) else None
     if isinstance(result, FactorModel):
         result = result.result
@@ -290,7 +304,7 @@ def open_model(result: FactorModel | Result | str | Path, *, among: tuple[str, .
 
 
 def factors_of(kind: str) -> Factors | None:
-    """Kind of the factors in a result of a method; None if it has none."""
+    """Description of the factors in results of the method named ``kind``; None if it makes none."""
     return METHODS[kind].factors if kind in METHODS else None
 
 
@@ -300,7 +314,10 @@ def _spectrum_of(kind: str) -> str:
 
 
 def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: int) -> None:
-    """Raise ``DataError`` if sizes of arrays contradict the matrix or the number of components."""
+    """Raise ``DataError`` if shapes of arrays contradict the number of ``columns`` or components.
+
+    ``factor`` is the shape of the right factor.
+    """
     spectrum = _spectrum_of(kind)
     components = int(result[spectrum].size if spectrum else result.attrs["request"]["rank"])
     sizes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
@@ -316,7 +333,7 @@ def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: 
 
 
 def require_apart(out: str | Path | None, result: Result | str | Path) -> None:
-    """Raise ``OutputError`` if an output equals, contains, or is inside the result that it is made from."""
+    """Raise ``OutputError`` if path ``out`` equals, contains, or is inside the result it is made from."""
     if out is None:
         return
     path = result.path if isinstance(result, Result) else Path(result)

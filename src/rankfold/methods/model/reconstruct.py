@@ -54,33 +54,41 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Rebuild(OverPanels):
-    """Fold over the rows of one factor that writes the matrix ``(left * weights) @ right * scale + mean``."""
+    """Fold over the rows of one factor that writes the matrix ``(left * weights) @ right * scale + mean``.
+
+    The long side of the output is its longer one: the fold runs over the factor with a row for each row, or
+    each column, of that side, and keeps the other factor in memory.
+    """
 
     panels: Panels
+    """Panels (rows read at a time) of the long factor."""
+
     first: int
-    """Index of the first row of the long factor (the one of the longer side of the output) to rebuild."""
+    """Index of the first row of the long factor to rebuild: row 0 of the long side of the output."""
 
     other: Source
-    """The factor of the shorter side of the output."""
+    """The other factor, that of the shorter side of the output."""
 
     short: Span
-    """Range of columns, or rows, of the short side to write."""
+    """Start and stop of the columns (or rows, if the columns are the long side) to write."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean and scale of each column."""
+    """Mean and scale of each column of the output, (columns, 2), on scratch."""
 
     weights: Float64
-    """(rank,) factors of components; components beyond are left out."""
+    """(rank,) factors of the leading components; components beyond them are left out."""
 
     array: Path
+    """Path of the Zarr array to write, (rows, columns)."""
+
     width: int
-    """Length of a chunk along the short side."""
+    """Length of a chunk of the output along its short side."""
 
     row_seconds: float
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the output."""
+        """Type of the output, which is that of the factors."""
         return self.panels.dtype
 
     @property
@@ -99,10 +107,11 @@ class Rebuild(OverPanels):
     kernels = (product,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Other factor (rank, short); mean and scale of columns; rows of the long factor, and their product.
+        """Working arrays of a segment by name.
 
-        ``out`` is a chunk of the output in its type, ``product`` a grain (rows of one product) of it in
-        float64.
+        ``other`` (rank, short) is the other factor times the weights, ``columns`` (c, 2) mean and scale of
+        columns, ``factor`` (grain rows, rank) are rows of the long factor, ``product`` is a grain (rows of
+        one product) of a chunk in float64, and ``out`` a chunk of the output in its type, both flat.
         """
         rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
         return {
@@ -115,7 +124,7 @@ class Rebuild(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """The sum ``rows`` (1,): number of long rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64), on_host=True)}
 
     @property
@@ -138,11 +147,11 @@ class Rebuild(OverPanels):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel of the long factor: the rows of output rows ``start:stop``."""
+        """Read the rows of the long factor for long rows ``start:stop`` of the output into panel ``slot``."""
         self.panels.read(work.panels, self.first + start, self.first + stop, slot)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute the long rows ``start:stop`` of the matrix and write them, one chunk at a time."""
+        """Compute long rows ``start:stop`` of the output and write them, one chunk at a time; count them."""
         view = self.panels.view
         panel, device = work.panels.slots[slot], work.device
         factor_rows = view.as_rows(view.part(panel.array(), 0, stop - start))
@@ -165,7 +174,10 @@ class Rebuild(OverPanels):
             write_whole_chunks(self.array, out.T, short, long)
 
     def _form(self, work: Workspace, factor_rows: Array, rows: Span, across: Span, out: Array) -> None:
-        """Compute one grain of a chunk into ``out``, from rows of the long factor."""
+        """Compute a grain of a chunk into ``out``, from the rows ``factor_rows`` of the long factor.
+
+        ``rows`` are start and stop within the panel, ``across`` those within the short range that is written.
+        """
         factor = work.factor[: len(factor_rows)]
         np.copyto(factor, factor_rows[:, : len(self.weights)])
         values = work.product[: out.size].reshape(out.shape)
@@ -180,26 +192,38 @@ class Rebuild(OverPanels):
 
 
 CHUNK_BYTES = 16 * 2**20
-"""Target size of a chunk of the output, the same as for ``rankfold import``."""
+"""Target size in bytes of a chunk of the output, the same as for ``rankfold import``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """Task that rebuilds rows of a matrix from a model, at some rank."""
+    """Task that rebuilds rows of a matrix from the two factors of a result."""
 
     model: FactorModel
     left: Source
+    """The left factor of the result, (m, k)."""
+
     rank: int
+    """Number of leading components to use."""
+
     rows: Span
+    """Start and stop of the rows to rebuild."""
+
     digest: str
+    """Digest of the model, and of ``before`` if given: part of the request."""
+
     before: Affine | None = None
-    """Affine map of the preparation steps to invert; None to leave columns as prepared."""
+    """Shift and factor of the preparation steps, to be undone; None to leave columns as prepared."""
 
     @classmethod
     def of(
         cls, model: FactorModel, *, rank: int | None, rows: slice | None, physical: bool = False
     ) -> Reconstruction:
-        """Make the task; check that the model has the rank and rows, and that its steps can be inverted."""
+        """Make the task; ``InputError`` if the model lacks that rank or rows, or steps cannot be undone.
+
+        ``rank`` None takes all components, ``rows`` None all rows. With ``physical`` the output is in units
+        of the data before preparation steps.
+        """
         left = model.left()
         left.check()
         rank, most = model.components if rank is None else rank, model.components
@@ -226,7 +250,7 @@ class Reconstruction:
 
     @property
     def _stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Shape and chunks of the stored array."""
+        """Shape of the output array and of its chunks, complex columns counted once."""
         (rows, columns), (height, width) = self.shape, self.chunks()
         return (rows, columns // self._parts), (height, width // self._parts)
 
@@ -237,11 +261,11 @@ class Reconstruction:
 
     @property
     def source(self) -> Source:
-        """The factor that is swept."""
+        """The long factor, which is swept: the left one if ``by_rows``, else the right one."""
         return self.left if self.by_rows else self.model.right
 
     def request(self) -> dict[str, Any]:
-        """Rank, rows, and digests of the result and its left factor."""
+        """Rank, rows, and digests of the result and its left factor, as JSON types."""
         return {
             "kind": "reconstruct",
             "of": self.model.kind,
@@ -253,13 +277,13 @@ class Reconstruction:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """The array itself, which has no name."""
+        """The one array of the result, which has no name: it is the result itself."""
         shape, chunk = self._stored
         chunks = math.prod(count(length, each) for length, each in zip(shape, chunk, strict=True))
         return (Output("", shape, self.model.factor_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the one sweep over a factor."""
+        """Plan of the one sweep over a factor."""
         rows, columns = self.shape
         data = rows * columns * self.model.dtype.itemsize
         task_facts = TaskFacts(
@@ -291,7 +315,7 @@ class Reconstruction:
         return plan_task(task_facts, sweep_of(self.rank), budget, smaller=smaller)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the array chunk by chunk; returns its facts."""
+        """Write the array chunk by chunk; return its facts (metadata)."""
         with one_blas_thread():
             fold = self.fold(run.scratch, run.result, run.slots)
             for start, stop in self.model.blocks():
@@ -305,14 +329,14 @@ class Reconstruction:
         return facts
 
     def _before_steps(self, mean: Float64, scale: Float64, first: int) -> tuple[Float64, Float64]:
-        """Mean and scale of columns from ``first`` on, with preparation steps inverted if requested."""
+        """Mean and scale (c,) of columns ``first`` and on, in units of the data if ``before`` is given."""
         if self.before is None:
             return mean, scale
         part = self.before.take(np.arange(first, first + len(mean)) // self._parts)
         return part.data(mean), scale / part.divisor
 
     def fold(self, folder: Path, array: Path, slots: int) -> Rebuild:
-        """Fold of the one sweep."""
+        """Fold of the one sweep: scratch lies in ``folder``, the output at ``array``, in ``slots`` panels."""
         columns = ScratchMatrix(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
         height, width = self.chunks() if self.by_rows else self.chunks()[::-1]
         short, item = min(self.shape), self.model.dtype.itemsize
@@ -329,9 +353,10 @@ class Reconstruction:
         )
 
     def chunks(self) -> tuple[int, int]:
-        """Shape of an output chunk: as wide as the short side of the output if that is short.
+        """Shape of a chunk of the output, with complex columns counted twice.
 
-        Its height is then a multiple of a grain, the rows of one product.
+        A chunk is as wide as the short side of the output if that is short; its height is then a multiple of
+        a grain, the rows of one product.
         """
         (long, short), item = self._sides(), self.model.dtype.itemsize
         if FULL_ROWS * short * item <= FULL_ROWS_BYTES:
@@ -355,12 +380,15 @@ class Reconstruction:
         return max(self.shape), min(self.shape)
 
     def _cut(self, height: int) -> Cut:
-        """Cut with panels that are whole chunks of the output; the only sum of a stream is a row count."""
+        """Cut of the long side into panels of ``height`` rows, which are whole chunks of the output.
+
+        The only sum of a stream is a row count, of 8 bytes.
+        """
         long, short = self._sides()
         return cut(Grid.regular(long, height, splittable=False), 8 * short, 8)
 
     def _facts(self, fingerprint: str) -> dict[str, Any]:
-        """Reproducible facts of the array."""
+        """Reproducible facts of the array; ``fingerprint`` is that of the factor that was swept."""
         attrs, floor = self.model.result.attrs, float(np.sqrt(np.finfo(self.model.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
         s = self.model.s[:: self._parts]
@@ -407,7 +435,7 @@ class Reconstruction:
 
 
 def _span(rows: slice | None, length: int) -> Span:
-    """Start and stop of a slice of rows without steps; ``InputError`` if it is empty."""
+    """Start and stop of a slice of ``length`` rows without steps; ``InputError`` if it is empty."""
     if rows is None:
         return 0, length
     if not isinstance(rows, slice):
@@ -425,7 +453,7 @@ def _span(rows: slice | None, length: int) -> Span:
 def reconstruct_task(
     result: FactorModel | Result | str | Path, arguments: ReconstructArguments
 ) -> Reconstruction:
-    """Make the task of the matrix as the components of a result have it."""
+    """Make the task that rebuilds the matrix, or some of its rows, from the factors of ``result``."""
     model = open_model(result, among=RECONSTRUCT.results)
     return Reconstruction.of(
         model, rank=arguments.rank, rows=arguments.row_range, physical=arguments.physical

@@ -51,7 +51,8 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
-"""Rows are swept if a segment of rows takes at most this memory, or no more than a segment of columns."""
+"""Largest memory, in bytes, of a segment (unit of work) of rows up to which rows are always swept. Above it
+columns are swept if a segment of these takes less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +68,27 @@ class RowLimits:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Task that transforms new rows by a model."""
+    """Task that computes coordinates of new rows in the components of a model."""
 
     model: FactorModel
     source: Source
+    """The new rows as a matrix, (rows, n)."""
+
     digest: str
+    """Digest of the model: see ``FactorModel.digest``."""
+
     square_scale: float
     """Power of two that scales raw numbers before their squares are summed in float64."""
 
     limits: RowLimits | None = None
-    """Constraint and penalty that coordinates of a row obey; None if its products are its coordinates."""
+    """Constraint and penalty that coordinates of a row obey; None if coordinates are the products themselves.
+
+    Products are those of centered, scaled rows with the right vectors.
+    """
 
     @classmethod
     def of(cls, model: FactorModel, source: Source, limits: RowLimits | None = None) -> Projection:
-        """Check that model and rows agree, and make the task."""
+        """Make the task; ``InputError`` if the rows are empty, or have not as many columns as the model."""
         columns, width = model.shape[1], matrix_of_parts(source).shape[1]
         if width != columns:
             raise InputError(
@@ -93,7 +101,7 @@ class Projection:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of products and scores: the wider of the types of the model and of the rows."""
+        """Type of products and coordinates: the wider of the types of the model and of the rows."""
         return np.promote_types(self.model.dtype, working_dtype(self.source.dtype))
 
     @property
@@ -102,22 +110,22 @@ class Projection:
 
     @property
     def pow2_scale(self) -> float:
-        """Power of two that brings a typical row, centered and scaled, near 1."""
+        """Power of two that brings a typical element of a row, centered and scaled, near 1."""
         return self.model.pow2_scale(self.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Kind, rank and digest of the result."""
+        """Kind, rank and digest of the result, as JSON types."""
         kind = self.model.kind
         return {"kind": "transform", "of": kind, "rank": self.model.components, "result": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The left factor of the new rows, (rows, k)."""
+        """The one array of the result, named like the left factor of the model: coordinates (rows, k)."""
         rows, by_rows = self.source.shape[0], not isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectColumns)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
         return (Output(self.model.left_name, (rows, self.model.components), self._stored_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the one pass."""
+        """Plan of the one pass over the new rows."""
         task_facts, sweep = self._planned()
         fold = self.fold(NOWHERE, NOWHERE, 1)
         return plan_task(task_facts, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
@@ -151,7 +159,7 @@ class Projection:
         return task_facts, sweep
 
     def _way_out(self, view: View, panels: Cut, budget: Budget) -> str:
-        """Suggest smaller chunks, if large ones that are decoded whole make panels tall."""
+        """Text that suggests smaller chunks of the store, if large ones make panels too tall; else empty."""
         grid = view.grid
         if grid.splittable or grid.longest <= 2 * panels.grain_rows:
             return ""
@@ -160,7 +168,7 @@ class Projection:
         return cut_store(what, small._planned()[1], budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Project rows and write their coordinates; returns the facts."""
+        """Project rows and write their coordinates; return the facts (metadata) of the result."""
         with one_blas_thread():
             gram = self._prepare(run)
             fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
@@ -177,11 +185,14 @@ class Projection:
         return facts
 
     def _normal(self, folder: Path) -> NormalRows | None:
-        """Solver of coordinates from products; None if products are the coordinates."""
+        """Solver of coordinates from products, with constants in ``folder``; None if none is needed."""
         return None if self.limits is None else NormalRows(folder / "normal.part", self.limits.solver)
 
     def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
-        """Write coordinates of all rows; returns their Gram matrix and inner product with ``products``."""
+        """Write coordinates of all rows, from ``products`` (rows, k) of these with the right vectors.
+
+        Returns the sums ``gram`` and ``inner`` of ``transform_pass.products``.
+        """
         normal, z = self._normal(run.scratch), products
         if normal is not None:
             z = np.empty_like(products)
@@ -193,11 +204,15 @@ class Projection:
 
     @property
     def stored(self) -> CompressedSource | None:
-        """The rows if they are sparse and swept by stored numbers; else None."""
+        """The rows if they are sparse (CSR) and swept by stored numbers; else None."""
         return sparse_by_rows(self.source)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectSparseRows | ProjectRows | ProjectColumns:
-        """Fold of the one pass: by rows, unless these need much memory and columns need less."""
+        """Fold of the one pass: by rows, unless these need much memory and columns need less.
+
+        ``folder`` is that of scratch files, ``array`` the path of the coordinates, and ``slots`` the number
+        of panels in memory at once.
+        """
         columns, rank = self.source.shape[1], self.model.rank
         basis = ScratchMatrix(folder / "basis.bin", columns, rank, self.dtype)
         numbers = ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64))
@@ -233,7 +248,7 @@ class Projection:
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes read for a row, with indices if it is sparse."""
+        """Bytes to read for a row; of a sparse matrix on average, with indices."""
         item = self.source.dtype.itemsize
         if self.stored is None:
             return self.source.shape[1] * item
@@ -245,7 +260,7 @@ class Projection:
         return matching_chunk(self.source.row_grid, read, self.model.rank * self.dtype.itemsize)
 
     def _rows_cut(self) -> Cut:
-        """Cut along the rows, with panels that are whole chunks of the output."""
+        """Cut along the rows into panels that are whole chunks of the output."""
         (rows, columns), rank = self.source.shape, self.model.rank
         grid = Grid.regular(rows, self.row_chunk(), splittable=False)
         row_bytes = columns * self.dtype.itemsize if self.stored is None else self._row_bytes
@@ -256,7 +271,7 @@ class Projection:
         return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.model.rank)
 
     def _seconds(self, length: int) -> float:
-        """Nominal seconds for one row, or column, of that length."""
+        """Nominal seconds to read and multiply a row, or column, of ``length`` numbers."""
         flops = 2 * self.model.rank / NOMINAL_FLOPS[self.dtype.itemsize]
         return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
 
@@ -264,7 +279,10 @@ class Projection:
         return self.model.score_weights() / self.pow2_scale
 
     def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
-        """Write right vectors and column factors to scratch; returns the Gram matrix of the vectors."""
+        """Write right vectors, and mean and factor of columns, to scratch.
+
+        Returns the Gram matrix (k, k) of the right vectors.
+        """
 
         def prepare() -> State:
             fold = self.fold(run.scratch, NOWHERE, 1)
@@ -294,7 +312,10 @@ class Projection:
         state: State,
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
-        """Reproducible facts of the transform."""
+        """Reproducible facts of the transform, from the sums ``state`` of the pass and ``gram`` (k, k).
+
+        ``gram`` is that of the right vectors.
+        """
         noise_components = int((self.model.score_weights() == 0).sum()) // (1 + self.model.paired)
         if noise_components:
             run.warnings.append(
@@ -314,20 +335,20 @@ class Projection:
 
 
 def projection_task(result: FactorModel | Result | str | Path, x: object) -> Task:
-    """Make the task of the coordinates of new rows in factors of a matrix."""
+    """Make the task of the coordinates of the rows ``x`` in the factors of ``result``."""
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
 
 def transform_task(result: FactorModel | Result | str | Path, x: object, _: NoArguments) -> Task:
-    """Make the task of the coordinates of new rows in a result."""
+    """Make the task of the coordinates of the rows ``x`` in ``result``, as its method declares."""
     found = _opened(result)
     way = None if found is None else _transformation(found)
     return projection_task(result, x) if way is None else way.task(found, x)
 
 
 def embedding_of(result: object) -> Result | None:
-    """Return an embedding that accepts new rows, given the result or its path; None for anything else."""
+    """Return an embedding that places new rows by neighbors, given it or its path; None for anything else."""
     found = _opened(result)
     way = None if found is None else _transformation(found)
     return found if way is not None and way.by_neighbors else None
@@ -342,13 +363,16 @@ def _opened(result: object) -> Result | None:
 
 
 def _transformation(result: Result) -> Transformation | None:
-    """Way in which a result accepts new rows; None if it accepts none."""
+    """Description of how a result gives coordinates to new rows; None if it does not."""
     kind = result.attrs["kind"]
     return METHODS[kind].transformation if kind in METHODS else None
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop once, as the method of the result says."""
+    """Run each compiled loop of a transform once, to compile it; the method in ``request["of"]`` names them.
+
+    ``dtype`` and ``shape`` are those of the matrix of new rows.
+    """
     way = METHODS[request["of"]].transformation
     assert way is not None  # noqa: S101  the task was made by it
     way.warm(dtype, request, shape)

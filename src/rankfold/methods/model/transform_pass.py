@@ -6,10 +6,9 @@ of the products, without a second read.
 
 If rows are too long for memory, columns are swept and products are summed.
 
-Project new sparse rows to components, at a cost proportional to stored numbers: see ``transform_pass.py``.
-
-With ``S`` the stored matrix, rows are ``S D - 1 (mean D)'``, where D holds the factors of columns. Their
-products with a basis are therefore those of ``S`` with the basis scaled by D, minus one vector.
+Sparse rows are projected at a cost proportional to stored numbers (``ProjectSparseRows``). With ``S`` the
+stored matrix, rows are ``S D - 1 (mean D)'``, where D holds the factors of columns. Their products with a
+basis are therefore those of ``S`` with the basis scaled by D, minus one vector.
 """
 
 from __future__ import annotations
@@ -42,7 +41,10 @@ Float64 = npt.NDArray[np.float64]
 
 
 class WritesCoordinates:
-    """Base class of folds that write coordinates of rows: products with a basis, or solved from these."""
+    """Base class of folds that write coordinates of rows: products with a basis, or solved from these.
+
+    Products are ``(x - mean) * factor @ basis``; the fields are those of ``ProjectRows``.
+    """
 
     __slots__ = ()
     basis: ScratchMatrix
@@ -57,13 +59,16 @@ class WritesCoordinates:
 
     @property
     def coordinate_kernels(self) -> tuple[Kernel, ...]:
-        """Kernels that it calls on products."""
+        """All kernels that find coordinates from products."""
         return (weigh, *(() if self.normal is None else self.normal.solver.kernels))
 
     def coordinate_buffers(self, rows: int, out_rows: int, dtype: np.dtype[Any]) -> Mapping[str, Buffer]:
-        """Basis (n, k); mean and factor of columns; products ``y`` (rows, k), and ``y64`` in float64.
+        """Working arrays by name, for ``rows`` rows at a time, ``out_rows`` rows to write, of ``dtype``.
 
-        ``z`` (rows, k) are coordinates solved from products, ``out`` (out_rows, k) the chunks to write.
+        ``basis`` (n, k), ``columns`` (n, 2) mean and factor of columns, ``weights`` (k,); products ``y``
+        (rows, k), and ``y64`` in float64; ``z`` (rows, k) coordinates solved from products, ``out``
+        (out_rows, k) the chunks to write. ``normal`` (k, k) and ``linear`` (k,) are constants of the solver,
+        if there is one.
         """
         rank, normal = self.rank, dict[str, Buffer]()
         if self.normal is not None:
@@ -81,16 +86,20 @@ class WritesCoordinates:
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums from which the relative error of the projection follows.
+        """Sums over all rows, by name, from which the relative error of the projection follows.
 
         ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
-        and products, ``squares`` (1,) the sum of squares of the rows; also a count of bad numbers.
+        and products, ``squares`` (1,) the sum of squares of the rows, ``bad`` count and first position of NaN
+        and Inf.
         """
         gram = Sum((self.rank, self.rank))
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
     def add_coordinates(self, state: State, work: Workspace, count: int, out: Array) -> None:
-        """Find coordinates of ``count`` rows from ``y64``, add to the sums, and weigh them into ``out``."""
+        """Find coordinates of ``count`` rows from their products; add to sums ``state``, and fill ``out``.
+
+        Products are read from ``work.y64``; ``out`` (count, k) gets the coordinates times ``weights``.
+        """
         z = y64 = work.y64[:count]
         if self.normal is not None:
             z = work.z[:count]
@@ -106,19 +115,20 @@ class ProjectRows(WritesCoordinates, OverPanels):
 
     panels: Panels
     basis: ScratchMatrix
-    """(columns, k) right vectors in the working type."""
+    """Right vectors (n, k) in the working type, on scratch."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
+    """Scratch matrix (n, 2): mean of each column, and its factor once the mean is subtracted."""
 
     weights: Float64
     """(k,) factors that coordinates are multiplied by before they are written."""
 
     square_scale: float
-    """Power of two that keeps squares of the raw numbers in range."""
+    """Power of two that raw numbers are multiplied by before they are squared, so that squares stay in
+    range."""
 
     array: Path
-    """The Zarr array to write, (rows, k)."""
+    """Path of the Zarr array to write, (rows, k)."""
 
     row_seconds: float
     normal: NormalRows | None = None
@@ -130,25 +140,28 @@ class ProjectRows(WritesCoordinates, OverPanels):
         return (measure, subtract, product, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of ``coordinate_buffers``: for the rows of a grain, and ``out`` for those of a panel."""
+        """Arrays of ``coordinate_buffers``: for the rows of a grain, and ``out`` for those of a panel."""
         return self.coordinate_buffers(self.panels.grain_rows, self.cut.panel_rows, self.panels.dtype)
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of two copies of chunks in Zarr, of the product of a grain, of solving, and of vectors."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of two copies of chunks in Zarr, of the product of a grain, of solving, and of vectors.
+        """
         rows, rank = self.panels.grain_rows, self.rank
         solving = rows * 2 * 8 * rank if self.normal else 0
         chunks = 2 * self.cut.panel_rows * rank * self.panels.dtype.itemsize
         return solving + chunks + 5 * 8 * self.columns.rows + 8 * rank**2
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels, with separate arrays of mean and factor of columns."""
+        """Allocate buffers and panels; ``mean`` and ``factor`` of columns are separate vectors (n,)."""
         work = OverPanels.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute coordinates of the rows ``start:stop``, grain by grain, add to the sums, and write them."""
+        """Write coordinates of rows ``start:stop``, read into panel ``slot``; add to the sums ``state``."""
         out = work.out[: stop - start]
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last = grain.first, grain.last
@@ -167,9 +180,10 @@ class ProjectRows(WritesCoordinates, OverPanels):
 
 
 def products(z: Float64, y: Float64) -> State:
-    """Gram matrix of coordinates ``z``, and their inner product with ``y``.
+    """The sums ``gram`` and ``inner`` for coordinates ``z`` (rows, k) and products ``y`` (rows, k).
 
-    The inner product is computed as a trace, so that both have the same rounding if ``z`` is ``y``.
+    ``gram`` (k, k) is the Gram matrix of ``z``, ``inner`` (1,) the inner product of ``z`` and ``y``. The
+    latter is computed as a trace, so that both have the same rounding if ``z`` is ``y``.
     """
     gram = z.T @ z
     return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
@@ -183,9 +197,10 @@ def take_squares(
     columns: tuple[Float64, Float64],
     scale: float,
 ) -> bool:
-    """Add squares of ``(raw - mean) * factor`` to the sums; ``columns`` are mean and factor.
+    """Add squares of ``(raw - mean) * factor`` to ``state["squares"]``; ``columns`` are mean and factor.
 
-    Returns False if a square is not finite: bad elements are then counted, or ``DataError`` is raised.
+    ``scale`` is a power of two that raw numbers are multiplied by before they are squared. Returns False if a
+    square is not finite: bad elements are then counted, or ``DataError`` is raised.
     """
     mean, factor = columns
     squares = measure(numbers(grain.raw), mean, scale)[1]
@@ -199,7 +214,10 @@ def take_squares(
 
 
 def refuse_overflow(state: State, part: Part, row: int, column: int) -> None:
-    """Count bad elements; raise ``DataError`` if there are none, since then squares overflow."""
+    """Count bad elements of a part of the matrix; raise ``DataError`` if there are none: squares overflow.
+
+    ``part`` returns the part; ``row`` and ``column`` are the position of its first element.
+    """
     if np.isfinite(part()).all():
         raise DataError(
             f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
@@ -217,20 +235,25 @@ class ProjectColumns(OverPanels):
 
     panels: Panels
     basis: ScratchMatrix
-    """(columns, k) right vectors in the working type."""
+    """Right vectors (n, k) in the working type, on scratch."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
+    """Scratch matrix (n, 2): mean of each column, and its factor once the mean is subtracted."""
 
     square_scale: float
-    """Power of two that keeps squares of the raw numbers in range."""
+    """Power of two that raw numbers are multiplied by before they are squared, so that squares stay in
+    range."""
 
     row_seconds: float
 
     kernels = (measure, subtract, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows of the basis for a grain of columns, mean and factor of these, and product ``y`` (m, k)."""
+        """Working arrays of a segment by name, for a grain of columns.
+
+        ``basis`` (grain columns, k) and ``columns`` (grain columns, 2) are their rows of the basis, and their
+        mean and factor; ``y`` (m, k) is what they add to the products of all m rows.
+        """
         rows, dtype = self.panels.grain_rows, self.panels.dtype
         return {
             "basis": Buffer((rows, self.basis.columns), dtype),
@@ -239,22 +262,26 @@ class ProjectColumns(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products (rows, k), squares, and a count of bad numbers."""
+        """Sums over all columns, by name.
+
+        ``product`` (m, k) are products of all m rows with the basis, ``squares`` (1,) is their sum of
+        squares, ``bad`` count and first position of NaN and Inf.
+        """
         shape = self.panels.view.short, self.basis.columns
         return {"product": Sum(shape), "squares": Sum((1,)), "bad": BAD}
 
     @property
     def longest_side(self) -> int:
-        """Longest side of the product; BLAS packs few terms of the long side at a time."""
+        """Longest side of the product (m, k); BLAS packs few terms of the long side at a time."""
         return max(self.panels.view.short, self.basis.columns)
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes of a step: vectors along the columns of a grain."""
+        """Bytes of a step besides buffers and sums: vectors along the columns of a grain."""
         return 7 * 8 * self.panels.grain_rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply columns ``start:stop`` by their rows of the basis, and add to the products of all rows."""
+        """Add products of columns ``start:stop``, read into panel buffer ``slot``, to those of all rows."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows, fill = grain.last - grain.first, work.device.fill
             basis, columns = work.basis[:rows], work.columns[:rows]
@@ -271,7 +298,7 @@ NUMBERS = 2**18
 """Number of stored numbers whose squares are summed at a time."""
 
 SQUARES_BYTES = 40 * NUMBERS
-"""Bytes for summing the squares of ``NUMBERS`` stored numbers."""
+"""Bytes that summing the squares of ``NUMBERS`` stored numbers takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,16 +309,16 @@ class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
     """Panels (rows read at a time), which are whole chunks of the output."""
 
     basis: ScratchMatrix
-    """(columns, k) right vectors in the working type."""
+    """Right vectors (n, k) in the working type, on scratch."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column, and the factor that it is multiplied by."""
+    """Scratch matrix (n, 2): mean of each column, and its factor once the mean is subtracted."""
 
     weights: Float64
     """(k,) factors that coordinates are multiplied by before they are written."""
 
     array: Path
-    """The Zarr array to write, (rows, k)."""
+    """Path of the Zarr array to write, (rows, k)."""
 
     row_seconds: float
     normal: NormalRows | None = None
@@ -303,12 +330,15 @@ class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
         return (multiply_rows, *self.coordinate_kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of ``coordinate_buffers`` for the rows of a panel, which are the chunk to write."""
+        """Working arrays of ``coordinate_buffers`` for the rows of a panel, which are the chunk to write."""
         return self.coordinate_buffers(self.cut.panel_rows, self.cut.panel_rows, self.panels.view.dtype)
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of two copies of chunks in Zarr, of solving, vectors, the scaled basis, and squares."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of two copies of chunks in Zarr, of solving, vectors, the scaled basis, and squares.
+        """
         rows, rank, item = self.cut.panel_rows, self.basis.columns, self.panels.view.dtype.itemsize
         solving = rows * 2 * 8 * rank if self.normal else 0
         columns = self.columns.rows * (6 * 8 + rank * (8 + item))
@@ -327,7 +357,7 @@ class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute coordinates of the rows ``start:stop``, write them, and add to the sums."""
+        """Write coordinates of rows ``start:stop``, read into panel ``slot``; add to the sums ``state``."""
         lines = take_measured(self, state, work, start, slot)
         if lines is None:
             return
@@ -342,9 +372,10 @@ class ProjectSparseRows(WritesCoordinates, OverStoredNumbers):
 def take_measured(
     fold: OverStoredNumbers, state: State, work: Workspace, start: int, slot: int
 ) -> Csr | None:
-    """Take the panel out of a slot, and add the squares of its centered and scaled numbers to the state.
+    """Take the rows out of panel buffer ``slot``; add squares of them, centered and scaled, to the sums.
 
-    None if a number is bad, which is counted.
+    ``start`` is the index of the first row. Returns the rows as stored; None if a number is NaN or Inf, which
+    is counted in ``state["bad"]``.
     """
     lines = fold.take(work, slot)
     squares = squares_of(lines, work.mean, work.factor)
@@ -356,7 +387,7 @@ def take_measured(
 
 
 def squares_of(lines: Csr, mean: Float64, factor: Float64) -> float:
-    """Sum of squares of ``(x - mean) * factor`` over all entries of some sparse rows, zeros included.
+    """Sum of squares of ``(x - mean) * factor`` over all entries x of sparse rows, zeros included.
 
     ``mean`` and ``factor`` are (n,), of each column; factors bring elements near 1.
     """

@@ -3,17 +3,14 @@
 A result with all of its components summarizes its samples: the update equals a fit to all rows, up to
 rounding. For a truncated result the missing part is bounded, and error estimates include the bound.
 
-With fewer new rows than columns, the rows are kept in memory, since they are smaller than any sum over them.
-For many sparse rows, products of columns with columns (a Gram matrix) are summed, at a cost proportional to
-stored numbers; the error estimates include the rounding of squares. If the tolerance is below that, rows are
-made dense and factorized by QR, without squares.
+With fewer new rows than columns, the rows are kept in memory (``KeepRows``), since they are smaller than any
+sum over them. For many sparse rows, products of columns with columns (a Gram matrix) are summed, at a cost
+proportional to stored numbers; the error estimates include the rounding of squares. If the tolerance is below
+that, rows are made dense and factorized by QR, without squares.
 
-Keep the new rows of an update in memory, if they are few.
-
-Summary of samples to which more can be added: number, mean, and a factor of their scatter matrix.
-
-Two summaries merge into that of all samples, in any order and grouping. A summary whose factor is truncated
-to fewer rows keeps a bound of the error of truncation.
+A ``Summary`` of samples can be added to: number, mean, and a factor of their scatter matrix. Two summaries
+merge into that of all samples, in any order and grouping. A summary whose factor is truncated to fewer rows
+keeps a bound of the error of truncation.
 """
 
 from __future__ import annotations
@@ -63,15 +60,18 @@ from rankfold.pipeline.storage.result import Result
 Float64 = npt.NDArray[np.float64]
 
 WORKING_COPIES = (8, 5)
-"""Copies of the stacked factors, and of a square matrix of their shorter side, during merge and SVD."""
+"""Memory of a merge and its SVD: copies of the stacked factors, and of a square matrix of their shorter
+side."""
 
 EPS = float(np.finfo(np.float64).eps)
 
 SQUARES_TOL = 1e-6
-"""Least tolerance for sums of squares, which resolve values down to 1.5e-5 of the largest that well."""
+"""Smallest tolerance at which sums of squares are precise enough: they resolve singular values down to 1.5e-5
+of the largest to that relative error."""
 
 UNTRUSTED_ERROR = 1e-2
-"""Estimated error of singular values above which the last value does not bound the truncated part."""
+"""Estimated relative error of singular values above which the last value does not bound the truncated
+part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,24 @@ class Update:
 
     model: FactorModel
     source: Source
+    """The new rows as a matrix, (rows, n)."""
+
     rank: int
+    """Number of components that the updated result keeps."""
+
     digest: str
+    """Digest of the model: see ``FactorModel.digest``."""
+
     whole: Source | None = None
-    """Matrix with the rows of the result followed by the new ones, if there is one."""
+    """Matrix with the rows of the result followed by the new ones, which the new result names as its input;
+    None if there is none."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None) -> Update:
-        """Check that result, rows and rank agree, and make the task."""
+        """Make the task; ``InputError`` if the new rows or the rank do not fit the result.
+
+        ``rank`` None keeps as many components as the result has.
+        """
         if model.paired:
             raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
         if lacks_row_weights(source):
@@ -122,14 +132,17 @@ class Update:
         return self.source.shape[0] >= self.source.shape[1]
 
     def request(self) -> dict[str, Any]:
-        """Parameters of the fit, the new rank, and the digest of the result."""
+        """Parameters of the fit, the new rank, and the digest of the result, as JSON types."""
         names = ("tol", "center", "scale", "whiten")
         parameters = {name: self._fit_request[name] for name in names}
         kind = self.model.kind
         return {"kind": kind, "rank": self.rank, **parameters, "rows": False, "update_of": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Right vectors, vectors of values and errors, and mean and scale of columns."""
+        """Arrays of the updated result: right vectors (k, n), and vectors (k,) of values and errors.
+
+        Also the mean and scale of columns, (n,), if the fit centered or scaled them.
+        """
         columns, is_centered = self.source.shape[1], self.model.is_centered
         components = Output(self.model.right_name, (self.rank, columns), self.model.dtype)
         values = VARIANCES if is_centered else (self.model.factors.spectrum,)
@@ -138,7 +151,7 @@ class Update:
         return (components, *small, *vectors(columns, *of_columns))
 
     def plan(self, budget: Budget) -> Plan:
-        """Plan the one pass over new rows."""
+        """Plan of the one pass over the new rows."""
         if not self._tall or self._sums_squares:
             return self._plan_squares(budget) if self._tall else self._small_plan(budget)
         try:
@@ -152,7 +165,7 @@ class Update:
         return dataclasses.replace(plan, kind="update", rank=self.rank)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Summarize new rows, merge with the result, and write components; returns the facts."""
+        """Summarize new rows, merge with the result, and write components; return the new result's facts."""
         with one_blas_thread():
             units = self.model.columns(0, self.source.shape[1])[1]
             new = self._summarize(run, units)
@@ -164,7 +177,10 @@ class Update:
         return facts
 
     def _summarize(self, run: Run, units: Float64) -> Summary:
-        """Summarize new rows in the way that suits their number and storage."""
+        """Summary of the new rows, found in the way that suits their number and storage.
+
+        ``units`` (n,) are the divisors by which the result scaled columns.
+        """
         if not self._tall:
             return self._read_rows(run, units)
         return self._sum_squares(run, units) if self._sums_squares else self._factorize(run, units)
@@ -175,12 +191,12 @@ class Update:
         return sparse_by_rows(self.source) is not None and float(self._fit_request["tol"]) >= SQUARES_TOL
 
     def _scatter(self) -> Request:
-        """Request for all eigenpairs of the scatter matrix of the new rows."""
+        """Request for all eigenpairs of the scatter matrix of the new rows, found by the solver ``gram``."""
         columns, center = self.source.shape[1], self._fit_request["center"]
         return Request("pca", columns, method="gram", passes=1, center=center, rows=False)
 
     def _sum_squares(self, run: Run, units: Float64) -> Summary:
-        """Summarize new rows by one pass that sums products of their columns."""
+        """Summary of the new rows by one pass that sums products of columns; ``units`` (n,): divisors."""
         request = self._scatter()
         layout = choose_strategy(request, self.source, run.device)
         centering, start = begin(run, layout, request)
@@ -192,12 +208,12 @@ class Update:
         return Summary(self.source.shape[0], scatter.mean / units, factor, squares, lost)
 
     def _factorization(self) -> Request:
-        """Request for the R factor of the new rows about their mean; it is scaled once all rows are known."""
+        """Request for the R factor of the new rows about their mean; scaling follows with all rows."""
         columns = self.source.shape[1]
         return Request("qr", columns, method="tsqr", center=self._fit_request["center"], rows=False)
 
     def _factorize(self, run: Run, units: Float64) -> Summary:
-        """Summarize new rows by one pass that computes their R factor."""
+        """Summary of the new rows by one pass that computes their R factor; ``units`` (n,): divisors."""
         request = self._factorization()
         layout = choose_strategy(request, self.source, run.device)
         centering, start = begin(run, layout, request)
@@ -211,14 +227,14 @@ class Update:
         )
 
     def _read_rows(self, run: Run, units: Float64) -> Summary:
-        """Summarize new rows that are read into memory as a whole."""
+        """Summary of new rows that are read into memory as a whole; ``units`` (n,): divisors."""
         state = run.pass_over_data("rows", self._fold(run.slots))
         refuse_bad(state, self.source)
         summary = Summary.of_rows(state["rows"] / units, center=self._fit_request["center"])
         return dataclasses.replace(summary, squares=self._pool_squares(summary.squares))
 
     def _pool_squares(self, squares: Float64) -> Float64:
-        """Squares by column if columns are scaled, else their sum (1,), as in the result."""
+        """Sums of squares (n,) of columns as they are if columns are scaled, else their total (1,)."""
         return squares if self._fit_request["scale"] else squares.sum(keepdims=True)
 
     def _fold(self, slots: int) -> KeepRows:
@@ -268,7 +284,7 @@ class Update:
         return plan_task(task_facts, sweep, budget, lambda: ", or add fewer rows at a time")
 
     def _summary(self, units: Float64) -> Summary:
-        """Summary of the samples of the result, in the units that it scaled columns to."""
+        """Summary of the samples of the result, in the units (n,) that it scaled columns to."""
         model, columns = self.model, self.model.right.shape[1]
         mean, _ = model.columns(0, columns)
         factor = model.s[:, None] * model.vectors(0, columns).T.astype(np.float64)
@@ -287,7 +303,7 @@ class Update:
         return Summary(count, mean / units, factor, squares, truncation_bound)
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
-        """Decompose a summary, write its components, and return the facts."""
+        """Decompose ``summary``, with columns in ``units`` (n,); write components, and return the facts."""
         small = {"mean": summary.mean * units} if self.model.is_centered else {}
         scale, constant_columns = np.ones(1), list[int]()
         if self._fit_request["scale"]:
@@ -324,22 +340,23 @@ class Update:
 
     @property
     def _carried(self) -> dict[str, float]:
-        """Errors that an earlier update passed on: of truncation, values and residuals; empty for a fit.
+        """Bounds that an earlier update stored with its result, by name; empty if the result is of a fit.
 
-        Each update truncates a scatter of its own, and these add up. Their norms bound by how much any
-        squared singular value is below that of all samples, whatever its size.
+        ``lost_squares`` bounds by how much any squared singular value is below that of all samples, whatever
+        its size: each update truncates a scatter of its own, and these bounds add up. ``error`` and
+        ``residual`` are those of ``_old_error`` and ``_old_residual``.
         """
         return dict(self.model.result.attrs.get("carried", {}))
 
     @property
     def _old_error(self) -> float:
-        """Absolute error of old singular values, by their solver and by rounding since."""
+        """Bound of the absolute error of old singular values, by their solver and by rounding since."""
         errors = np.asarray(self.model.result.error_estimates[...]) * self.model.s
         return self._carried.get("error", float(errors.max()))
 
     @property
     def _old_residual(self) -> float:
-        """Residual of old components by their solver, times the square of the first value."""
+        """Largest residual |A'A v - s^2 v| of the old components, as their solver found it."""
         residuals = np.asarray(self.model.result.residuals[...]) * self.model.s * self.model.s[0]
         return self._carried.get("residual", float(residuals.max()))
 
@@ -348,7 +365,10 @@ class Update:
         return float(np.finfo(self.model.dtype).eps)
 
     def _errors(self, s: Float64, truncation_bound: float, summary: Summary) -> Float64:
-        """(k,) estimated relative errors, from errors of the old values, truncation, and rounding."""
+        """(k,) estimated relative errors of values ``s``, by those of old values, truncation and rounding.
+
+        ``truncation_bound`` bounds by how much any squared value is too small.
+        """
         size, rounding = np.where(s > 0, s, np.inf), self._rounding_errors(s, summary)
         errors = errors_of_remainder(s, truncation_bound) + self._old_error / size + rounding
         errors = np.minimum(errors, 1.0)
@@ -356,7 +376,7 @@ class Update:
         return np.asarray(errors)
 
     def _rounding_errors(self, s: Float64, summary: Summary) -> Float64:
-        """(k,) relative errors by rounding.
+        """(k,) relative rounding errors of values ``s``.
 
         A mean is accurate to eps of itself, and its shift by the new samples is a row of the factor.
         """
@@ -366,7 +386,7 @@ class Update:
         return np.asarray((self._rounding * s[0] + EPS * mean_shift) / size)
 
     def _residuals(self, s: Float64, truncation_bound: float) -> Float64:
-        """(k,) residuals, from truncation and from the old components."""
+        """(k,) residuals relative to the largest value, from truncation and from the old components."""
         residual = truncation_bound + self._old_residual
         size = np.where(s > 0, s * s[0], np.inf)
         return np.minimum(residual / size, 1.0) + self._rounding
@@ -374,7 +394,10 @@ class Update:
     def _facts(
         self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
     ) -> dict[str, Any]:
-        """Reproducible facts of the update."""
+        """Reproducible facts of the update: ``total`` is the sum of squares, ``worst`` the largest error.
+
+        ``s`` (k,) are the new singular values. Warns if ``worst`` is above the tolerance.
+        """
         tol = DEFAULT_TOL if self._fit_request.get("adaptive") else self._fit_request["tol"]
         if not has_converged(worst, tol):
             error, allowed = in_words(worst, tol)
@@ -396,14 +419,14 @@ class Update:
 
 
 def update_task(result: FactorModel | Result | str | Path, x: object, arguments: UpdateArguments) -> Update:
-    """Make the task of the components of the samples of a result and of new ones."""
+    """Make the task that updates ``result`` with the new rows ``x``."""
     model = open_model(result)
     return Update.of(model, model.source(x), arguments.rank)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRows(OverPanels):
-    """Fold that copies a matrix into memory as float64."""
+    """Fold that copies a matrix into memory as float64: its one sum holds all rows."""
 
     panels: Panels
     """Panels (rows read at a time) of the matrix."""
@@ -411,11 +434,17 @@ class KeepRows(OverPanels):
     row_seconds: float
 
     def sums(self) -> Mapping[str, Sum]:
-        """All rows (m, n), of which each stream (part of the rows) fills in its own; count of bad numbers."""
+        """The sum ``rows`` (m, n) of all rows, and ``bad``, count and first position of NaN and Inf.
+
+        Each stream (part of the rows) fills in its own rows and leaves the others 0.
+        """
         return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Copy a panel to its rows; grains with NaN or Inf are counted and left out."""
+        """Copy rows ``start:stop``, read into panel buffer ``slot``, to ``state["rows"]``.
+
+        Grains (rows of one product) with NaN or Inf are counted and left out.
+        """
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.is_finite(state, work, grain, grain.raw):
                 state["rows"][grain.first : grain.last] = grain.raw
@@ -423,24 +452,26 @@ class KeepRows(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of samples of n features, about their mean; about 0, with a mean of 0, if not centered."""
+    """Summary of m samples of n features about their mean; about 0, with a mean of 0, if not centered."""
 
     count: int
+    """Number m of samples."""
+
     mean: Float64
     """(n,) mean of the samples."""
 
     factor: Float64
-    """(p, n), p <= n: ``factor' factor`` is the scatter of the samples, except for truncation."""
+    """(p, n), p <= n: ``factor.T @ factor`` is the scatter matrix of the samples, except for truncation."""
 
     squares: Float64
-    """(n,) sums of squares of each feature, or (1,) their sum. Truncation does not change them."""
+    """(n,) centered sums of squares of each feature, or (1,) their total. Truncation does not change them."""
 
     truncation_bound: float = 0.0
-    """Bound on how much truncation reduced any squared singular value."""
+    """Upper bound on how much truncation reduced any squared singular value of the samples."""
 
     @classmethod
     def of_rows(cls, rows: Float64, *, center: bool) -> Summary:
-        """Summarize samples in memory, (m, n)."""
+        """Summary of samples in memory, (m, n), about their mean if ``center``."""
         mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
         factor = rows - mean
         if center:  # for a mean of 1e8 and deviations of 1, one sum leaves an error of 1e-8
@@ -450,11 +481,11 @@ class Summary:
 
     @property
     def total(self) -> float:
-        """Sum of squares of all features."""
+        """Sum of squares over all features."""
         return float(self.squares.sum())
 
     def cut_to(self, rows: int) -> Summary:
-        """Truncate the factor to at most ``rows`` rows, along the leading directions."""
+        """The summary with its factor truncated to at most ``rows`` rows, along the leading directions."""
         if rows >= len(self.factor):
             return self
         _, s, vt = np.linalg.svd(self.factor, full_matrices=False)
@@ -466,7 +497,7 @@ class Summary:
 
 
 def merge_summaries(a: Summary, b: Summary) -> Summary:
-    """Merge two summaries into that of all their samples.
+    """Merge two summaries into that of all their samples; both are left as they are.
 
     Notes
     -----
@@ -491,5 +522,5 @@ def merge_summaries(a: Summary, b: Summary) -> Summary:
 
 
 def _short(factor: Float64) -> Float64:
-    """Reduce a factor to no more rows than columns, by QR."""
+    """A factor (p, n) of the same scatter matrix with no more rows than columns, by QR."""
     return panel_r(factor) if len(factor) > factor.shape[1] else factor

@@ -5,17 +5,17 @@ columns; the short factor is the other one. The long factor is improved row by r
 a time) is in memory. The short factor is improved at the end of the read, from sums no larger than itself.
 The error follows from the same sums.
 
-Penalties of nonnegative factors, in a normalization where they are meaningful.
-
-One factor can be made smaller and the other larger without changing their product. If both are penalized,
-the penalties fix their sizes, and they are scikit-learn's. A penalty on one factor alone would shrink it to
-zero; it is therefore evaluated with each component of the other factor scaled to unit norm. With a_j and b_j
-the components of the penalized factor and of the other:
+The module also has the penalties of the factors. One factor can be made smaller and the other larger without
+changing their product. If both are penalized, the penalties fix the sizes of the factors, and are those of
+scikit-learn. A penalty on one factor alone would shrink that factor to zero; it is therefore evaluated with
+each component of the other factor scaled to unit norm. With a_j and b_j the components of the penalized
+factor and of the other:
 
     l1 sum_j |a_j|_1 |b_j|_2 + l2/2 sum_j |a_j|^2 |b_j|^2
 
-For fixed b this is again linear plus quadratic in a. In b only |b_j|_2 is not. It is bounded from above by
-|b_j|^2 / (2 c) + c / 2, with c the current |b_j|: updates still never raise the objective.
+For fixed b this is again linear plus quadratic in a. For fixed a it would be so in b, but for |b_j|_2. That
+is bounded from above by |b_j|^2 / (2 c) + c / 2, with c the current |b_j|: updates still never raise the
+objective.
 
 References
 ----------
@@ -59,21 +59,23 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 SWEEPS = 10
-"""Sweeps of descent, or updates, of a factor in each iteration: cheap beside products with the data."""
+"""Number of sweeps over its components (of descent, ADMM or multiplicative updates) that a factor gets in
+each iteration over the matrix: cheap beside products with the data."""
 
 PLACES = 4096
 """Number of columns of the short factor that are solved together, so that buffers stay in cache."""
 
 DIFFERENCE = 30_000
-"""Threshold for the relative squared error, in units of rounding of the working type.
+"""Threshold for the relative squared error, in multiples of the machine epsilon of the working type.
 
-Below it squares of the residual are summed explicitly instead of by a difference. Products in the working
-type change that difference by up to five units, so errors are accurate to 1e-4."""
+Below it squares of the residual are summed explicitly. Above it they are computed as ``|X|^2`` plus terms of
+nearly that size, which rounding of the products changes by up to five epsilons of ``|X|^2``: errors are
+accurate to 1e-4."""
 
 
 @dataclass(slots=True)
 class Factors:
-    """Both factors of a matrix seen as long by short."""
+    """Both factors of a matrix that is seen as (long, short): the product of ``long`` and ``short``."""
 
     short: Float64
     """(k, short) in float64, with numbers rounded to the working type."""
@@ -101,13 +103,15 @@ class StepError:
     """Errors that belong to one step: one read of the matrix that improves both factors."""
 
     error: float
-    """Relative error: over the Frobenius norm of the matrix, or over its divergence from independence."""
+    """Relative error: Frobenius norm of the residual over that of the matrix, or Kullback-Leibler divergence
+    from the factors over that from independence of rows and columns."""
 
     cost: float
-    """Relative error with penalties included, the quantity that falls."""
+    """``error`` with the penalties included: the quantity that iterations lower."""
 
     stationarity: float
-    """Norm of the projected gradient of the factors before the step, or NaN."""
+    """Norm of the projected gradient at the factors before the step, over ``|X|``; NaN where it is unknown,
+    as in a first step or for multiplicative updates of a divergence."""
 
 
 class Alternation(Protocol):
@@ -115,10 +119,10 @@ class Alternation(Protocol):
 
     factors: Factors
     total: float
-    """``|X|^2``, once a pass has computed it."""
+    """``|X|^2``, the squared Frobenius norm of the matrix; 0 until a pass has computed it."""
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors in one read of the matrix."""
+        """Improve ``factors`` in one read of the matrix, and return the errors of this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +141,16 @@ class Model:
 
     @property
     def balance(self) -> float:
-        """Power of two near the typical number of both factors if these are of equal size.
+        """Power of two near the size of a typical number of either factor, if both have numbers of one size.
 
-        Factors of that size keep squares in range."""
+        Squares of numbers of that size stay in the range of the working type."""
         return float(np.exp2(np.round(-np.log2(self.pow2_scale) / 2)))
 
     def for_start(self) -> Model:
-        """The model used to find a start: least squares, by descent unless the solver is ADMM."""
+        """A copy of the model with which a start is found by least squares, whatever the loss.
+
+        Its solver is HALS, or ADMM if that of this model is. It has no penalties if the loss is a divergence.
+        """
         model = self if self.parameters.loss == "frobenius" else self.without_penalties()
         solver = "admm" if self.parameters.solver == "admm" else "hals"
         return dataclasses.replace(model, parameters=dataclasses.replace(model.parameters, solver=solver))
@@ -154,10 +161,10 @@ class Model:
         return dataclasses.replace(self, parameters=parameters)
 
     def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
-        """Penalties of the long and the short factor, for a long factor with a ``share`` of all rows.
+        """Penalties of the long and of the short factor, if the long one has only a ``share`` of its rows.
 
-        A penalty on the short factor alone includes norms of the long one, which a share of rows has reduced
-        already.
+        ``share`` is a fraction, 1 for all rows. A penalty on the short factor alone is multiplied by norms of
+        the long factor (see ``weights``), which the missing rows have reduced already.
         """
         parameters, (rows, columns) = self.parameters, self.view.source.shape
         both = (
@@ -168,7 +175,12 @@ class Model:
         return long, short.scale(share) if long else Penalty(short.l1 * share**0.5, short.l2)
 
     def solvers(self, *, sweeps: int = SWEEPS, scales: tuple[float, float] = (0.0, 0.0)) -> Solvers:
-        """Solvers of the long and the short factor."""
+        """Solvers of the long and of the short factor.
+
+        ``sweeps`` is the number of sweeps over the components of the long factor; the short one gets
+        ``SWEEPS``. ``scales`` are the sizes of a typical number in the long and the short factor, which only
+        multiplicative updates use.
+        """
         bounds = (self.parameters.constraint_w, self.parameters.constraint_h)
         long, short = bounds if self.by_rows else bounds[::-1]
         return self._solver(long, sweeps, scales[0]), self._solver(short, SWEEPS, scales[1])
@@ -181,31 +193,36 @@ class Model:
         return Multiplicative(sweeps, scale) if self.parameters.solver == "mu" else Descent(sweeps)
 
     def round_to_type(self, short: Float64) -> Float64:
-        """Round a short factor to the working type; the result is float64 for sums."""
+        """A copy of a short factor, rounded to the working type and converted back to float64."""
         return np.ascontiguousarray(short.astype(self.view.dtype), np.float64)
 
     def scales(self, short: Float64) -> tuple[float, float]:
-        """Typical sizes of numbers in the long factor and in ``short``, such that products fit the matrix."""
+        """Sizes of a typical number in the long factor and in ``short`` (k, short), such that their product
+        has numbers of the size of those in the matrix."""
         size = float(short.mean())
         return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
     def fill_zeros(self, short: Float64) -> Float64:
-        """Raise small numbers of a short factor above zero, which multiplicative updates cannot leave."""
+        """A copy of ``short`` (k, short) without zeros, which multiplicative updates cannot leave.
+
+        Numbers below ``FILL`` times the mean of their component are raised to that.
+        """
         return self.round_to_type(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
 
     def without_floor(self, short: Float64) -> Float64:
-        """A short factor with zeros where multiplicative updates stopped at their floor."""
+        """``short`` (k, short) with zeros where multiplicative updates have left numbers at their floor."""
         if self.parameters.solver != "mu":
             return short
         floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
         return np.where(short > floor, short, 0.0)
 
     def factor(self, folder: Any, index: int) -> ScratchMatrix:
-        """Scratch matrix of the long factor after ``index`` iterations."""
+        """Scratch matrix (long, k), a file in ``folder``, for the long factor after ``index`` iterations."""
         return self._scratch(folder / f"factor-{index:03d}.bin")
 
     def compressed_factor(self, folder: Any, index: int) -> ScratchMatrix:
-        """Scratch matrix of the long factor of sweep ``index`` over a compressed matrix."""
+        """Scratch matrix (long, k) in ``folder`` for the long factor that iteration ``index`` over the
+        compressed matrix makes, counted from 0."""
         return self._scratch(folder / f"compressed-{index:03d}.bin")
 
     def _scratch(self, path: Any) -> ScratchMatrix:
@@ -219,7 +236,7 @@ def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[
     """Arrays of the normal equations of the long factor, except products with the data.
 
     They are the short factor ``right`` (short, k), its ``gram`` (k, k), and the terms of penalties,
-    ``linear`` (k,) and ``diagonal`` (k,).
+    ``linear`` (k,) and ``diagonal`` (k,). ``share`` is the fraction of all long rows that are factorized.
     """
     long, short = model.penalties(share)
     gram, k = factors.short @ factors.short.T, len(factors.short)
@@ -233,20 +250,27 @@ class ShortUpdate:
     """A new short factor, and the errors and gradient that follow from it."""
 
     short: Float64
+    """(k, short) new short factor, with numbers rounded to the working type."""
+
     squares: float
-    """``|X - L S|^2 - |X|^2`` with the new factor."""
+    """``|X - L S|^2 - |X|^2`` with the new short factor S and the long factor L; 0 for weighted entries,
+    where it is not needed."""
 
     change: float
-    """``squares`` minus its value with the old factor."""
+    """``|X - L S|^2`` with the new short factor S minus that with the old one; L is the long factor."""
 
     slope: Float64
-    """(k,) sums of squares of the projected gradient of the short factor, for each component."""
+    """(k,) sums of squares of the projected gradient at the new short factor, for each component."""
 
 
 def improve_short(
     model: Model, factors: Factors, state: State, product: Float64, solver: RowSolver, *, share: float = 1.0
 ) -> ShortUpdate:
-    """Solve the short factor from ``product`` (k, short), the product of the long factor with the data."""
+    """Solve the short factor by ``solver``, starting from that of ``factors``, for the new long factor L.
+
+    ``state`` has the sums ``gram`` (k, k), which is ``L'L``, and ``sums`` (k,), column sums of L; ``product``
+    (k, short) is ``L'X``. ``share`` is the fraction of all long rows that L has.
+    """
     long, short = model.penalties(share)
     sizes = sizes_of(state)
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
@@ -262,10 +286,11 @@ def improve_short(
 
 
 def improve_short_rows(model: Model, factors: Factors, state: State, solver: RowSolver) -> ShortUpdate:
-    """Solve the short factor of a sparse matrix, whose sums hold a transposed product (short, k).
+    """Solve the short factor of a sparse matrix; ``factors`` are not changed.
 
-    It is solved in the working type, a block of columns at a time: with few stored numbers, solving may take
-    longer than the products.
+    ``state`` has the sums of a pass, of which ``product`` is ``X'L`` (short, k). The factor is solved in the
+    working type, a block of columns at a time: with few stored numbers, solving may take longer than the
+    products.
     """
     long, short = model.penalties()
     gram, dtype, places = state["gram"], model.view.dtype, factors.short.shape[1]
@@ -289,7 +314,7 @@ def improve_short_rows(model: Model, factors: Factors, state: State, solver: Row
 
 @dataclass(slots=True)
 class Frobenius:
-    """Iterations that lower ``|X - L S|^2 / 2`` plus penalties."""
+    """Iterations that lower ``|X - L S|^2 / 2`` plus penalties, with L the long factor and S the short."""
 
     model: Model
     layout: Strategy
@@ -304,7 +329,7 @@ class Frobenius:
     """``L' L`` (k, k) and ``L' X`` (k, short), with L the long factor."""
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors in one read; the error refers to the new factors."""
+        """Improve ``factors`` in one read of the matrix; the errors returned are those of the new factors."""
         model, factors = self.model, self.factors
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
         after, close = model.factor(run.scratch, self.index + 1), self._is_close()
@@ -330,7 +355,10 @@ class Frobenius:
         return self._step_error(max(self.total + update.squares, least), stationarity)
 
     def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
-        """Write the improved long factor to ``after``; return the sums that the short one is solved from."""
+        """Write the improved long factor to ``after``; return the sums that the short one is solved from.
+
+        ``solver`` is that of long rows. ``close`` is True to sum squares of the residual explicitly.
+        """
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         iteration = NmfIteration(constants, factors.long, after, solver, residual=close)
@@ -342,7 +370,7 @@ class Frobenius:
     def _is_close(self) -> bool:
         """True if the error is small enough that squares of the residual are summed explicitly.
 
-        For a sparse matrix these are a difference in float64, which is no gain if that is the working type.
+        For a sparse matrix this sum is a difference in float64, no gain if that is the working type.
         """
         dtype = self.model.view.dtype
         if self.layout.fullest and dtype == np.float64:
@@ -350,7 +378,11 @@ class Frobenius:
         return bool(self.error**2 < DIFFERENCE * float(np.finfo(dtype).eps))
 
     def _stationarity(self, gradient: Float64) -> float:
-        """Norm of the projected gradient over ``|X|``, with components of the other factor at unit norm."""
+        """Norm of the projected gradient over ``|X|``, with components of the other factor at unit norm.
+
+        ``gradient`` (k,) has the sums of squares of the projected gradient of the long factor. NaN if that of
+        the short factor is unknown, as before the first step.
+        """
         sizes = self.factors.sizes
         if self.slope is None or sizes is None or not self.total > 0:
             return float("nan")
@@ -371,19 +403,26 @@ class Frobenius:
 
 @dataclass(slots=True)
 class KullbackLeibler:
-    """Iterations that lower ``sum x log(x / y) - x + y``, y = L S, plus penalties."""
+    """Iterations that lower ``sum x log(x / y) - x + y`` plus penalties.
+
+    The x are the entries of the matrix, and the y those of ``L S``, with L the long factor and S the short.
+    """
 
     model: Model
     layout: Strategy
     factors: Factors
     total: float = 0.0
     whole: float = 0.0
-    """Divergence of the matrix from the product of its row and column sums: ``independence_divergence``."""
+    """Divergence of the matrix from independence of rows and columns, or ``|X|^2`` for a weighted Frobenius
+    loss: losses are divided by it. 0 before the first step."""
 
     index: int = 0
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors in one read; the error is from before the update of the short factor."""
+        """Improve ``factors`` in one read of the matrix.
+
+        The errors returned are those of the new long factor with the old short one.
+        """
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         view, scale = model.view, np.full(1, model.scales(factors.short)[0])
         arrays = {**linear_model(model, factors), "scale": scale}
@@ -418,7 +457,8 @@ class KullbackLeibler:
 
 
 def sizes_of(state: State) -> Sizes:
-    """Sums and sums of squares of the components of the long factor, from the sums of a pass."""
+    """Sizes of the components of the long factor L, from the sums of a pass: ``sums`` (k,) of columns of L,
+    and ``gram`` (k, k), which is ``L'L``."""
     return Sizes(state["sums"], np.diag(state["gram"]))
 
 
@@ -432,14 +472,17 @@ def penalty_of(model: Model, factors: Factors) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """Weights of the sum of a factor's elements and of half their squares."""
+    """Penalty of one factor: ``l1`` times the sum of its elements plus ``l2 / 2`` times that of squares."""
 
     l1: float = 0.0
     l2: float = 0.0
 
     @classmethod
     def of(cls, alpha: float, l1_ratio: float, count: int) -> Penalty:
-        """Penalty as in scikit-learn, for a factor whose other side has ``count`` rows or columns."""
+        """Penalty as in scikit-learn: ``alpha * count``, of which ``l1`` is the share ``l1_ratio``.
+
+        ``count`` is the number of columns of the matrix for a penalty of W, that of its rows for one of H.
+        """
         return cls(alpha * l1_ratio * count, alpha * (1 - l1_ratio) * count)
 
     def __bool__(self) -> bool:
@@ -484,7 +527,9 @@ def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[F
 def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64:
     """Scales (k,) of components that make the penalty least without a change of the product.
 
-    Components of the second factor are to be multiplied by them, those of the first divided.
+    Components of the second factor are to be multiplied by them, those of the first divided. ``first`` and
+    ``one`` are penalty and sizes of the first factor, ``second`` and ``two`` of the second. The scales are
+    ones unless both factors are penalized.
     """
     if not (first and second):
         return np.ones(len(one.sums))
@@ -500,7 +545,10 @@ def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64
 
 
 def penalty(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> float:
-    """Value of the penalty for two factors."""
+    """Value of the penalties of two factors, where one alone is normalized as the module says.
+
+    ``first`` and ``one`` are penalty and sizes of the first factor, ``second`` and ``two`` of the second.
+    """
     if bool(first) == bool(second):
         value = first.l1 * one.sums.sum() + first.l2 / 2 * one.squares.sum()
         return float(value + second.l1 * two.sums.sum() + second.l2 / 2 * two.squares.sum())

@@ -16,10 +16,10 @@ INITS = ("auto", "compressed", "nndsvd", "rows", "random", "custom")
 MISSING = ("raise", "ignore")
 
 DEFAULT_FALL = 1e-3
-"""Relative fall of the error in a pass below which passes end."""
+"""Default of the relative fall of the error in a pass below which passes end."""
 
 Bound = float | str
-"""``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
+"""Constraint of a factor: ``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SMALL_BYTES = 2**28
-"""Largest memory of a matrix kept in memory, with both factors and reading; larger ones use threaded
-passes."""
+"""Largest ``memory_bytes`` of a matrix that is kept in memory; a larger one is read in each iteration, by
+several threads."""
 
 
 def stays(layout: Strategy, parameters: FactorRequest) -> bool:
@@ -63,7 +63,7 @@ def memory_bytes(layout: Strategy, rank: int) -> int:
 
 
 def whole_read(layout: Strategy, rank: int, iterations: int) -> Pass:
-    """Pass of the single read, which includes the work of all iterations."""
+    """Planned bytes, memory and operations of the single read, which includes the work of ``iterations``."""
     flops = 4.0 * layout.numbers * rank * iterations
     sizes = (memory_bytes(layout, rank), 1, 1)
     return Pass("whole", "matrix", layout.read_bytes, 0, flops, *sizes, numbers=layout.numbers)
@@ -90,7 +90,10 @@ class FrobeniusInMemory(Frobenius):
     kept: InMemory | None = None
 
     def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
-        """Improve the long factor in memory and write it to ``after``; returns the sums of a pass."""
+        """Improve the long factor in memory and write it to ``after``; returns the sums of a pass.
+
+        ``solver`` is that of long rows. ``close`` is True to sum squares of the residual, too.
+        """
         state: State = {"bad": no_bad(), "negative": no_bad(), "squares": np.zeros(1)}
         if self.kept is None:
             self.kept = self._read(run, state, after, solver)
@@ -115,7 +118,11 @@ class FrobeniusInMemory(Frobenius):
         return state
 
     def _read(self, run: Run, state: State, after: ScratchMatrix, solver: RowSolver) -> InMemory:
-        """Read and check the matrix, add its squares to ``state``; long factor of zeros if there is none."""
+        """Read and check the matrix, and add its squares to ``state``.
+
+        The long factor is that of the start, or zeros if there is none. ``after`` and ``solver`` only
+        complete the fold that checks.
+        """
         view, before = self.model.view, self.factors.long
         run.passes += 1
         panels, iteration = self.layout.sparse_panels(1), NmfIteration(NOWHERE, before, after, solver)
@@ -130,7 +137,8 @@ class FrobeniusInMemory(Frobenius):
 def squares_left(kept: InMemory, panels: Cut, system: dict[str, Float64], gram: Float64) -> Float64:
     """(1,) sum of squares of the residual ``X - L S``, computed panel by panel: see ``passes.sparse``.
 
-    ``gram`` is ``L'L`` of the long factor, ``system`` the arrays of ``linear_model``.
+    ``panels`` is the cut of long rows into panels, ``gram`` (k, k) is ``L'L`` of the long factor, ``system``
+    the arrays of ``linear_model``.
     """
     lines, right = kept.lines, np.ascontiguousarray(system["right"], np.float64)
     squares = (gram * system["gram"]).sum()

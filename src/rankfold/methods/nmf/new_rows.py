@@ -15,7 +15,10 @@ from rankfold.pipeline.storage.result import Result
 
 
 def coordinates_task(result: FactorModel | Result | str | Path, x: object) -> Task:
-    """Make the task of the coordinates of new rows; ``InputError`` for factors of another loss."""
+    """Make the task that finds coordinates of the rows of ``x`` in H of ``result``, a fitted nmf or its path.
+
+    ``InputError`` if the factors were not fitted by least squares.
+    """
     model = open_model(result, among=TRANSFORM.results)
     source, request = model.source(x), model.result.attrs["request"]
     if request["loss"] != "frobenius":

@@ -79,14 +79,14 @@ LEAST_DIRECTIONS = 64
 """Least number of columns of the compressed matrix; two for each component if that is more."""
 
 LIKELY_ITERATIONS = {"mu": 20}
-"""Reads that usually reach the tolerance, by solver; three for the others."""
+"""Number of reads of the matrix that usually reach the tolerance, by solver; three for the others."""
 
 LIKELY_COMPRESSED_ITERATIONS = 15
 """Usual number of iterations on the compressed matrix."""
 
 
 SUMS = ("W_gram", "W_product")
-"""``W' W`` and ``W' X``, stored in results that are to grow."""
+"""Names of the arrays ``W' W`` and ``W' X``, which results that are to grow have in addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Nonnegative:
     """(k, short) starting factor of the short side, for the orientation in which a CPU sweeps the matrix."""
 
     both: CustomStart | None = None
-    """Both factors to start from."""
+    """Factors W and H of the caller to start from; None for other starts."""
 
     @classmethod
     def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
@@ -121,7 +121,7 @@ class Nonnegative:
         return {**self.parameters.as_dict(), "start": digest(self.custom)}
 
     def outputs(self) -> tuple[Output, ...]:
-        """W (m, k) and H (k, n)."""
+        """Names, shapes, types and numbers of chunks of the results W (m, k) and H (k, n)."""
         layout, rank, (rows, columns) = self._layout("cpu"), self.parameters.rank, self.source.shape
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
@@ -185,7 +185,7 @@ class Nonnegative:
         return dataclasses.replace(self, source=ShapeOnly.plain(self.source.shape, self.source.dtype))
 
     def _smaller(self, budget: Budget) -> str:
-        """Suggest a rank that fits, unless the caller gives starting factors, which fix the rank."""
+        """Text that suggests a rank that fits; empty if the caller gives starting factors, which fix it."""
         if self.custom is not None:
             return ""
         device = budget.device
@@ -198,7 +198,8 @@ class Nonnegative:
         return layout.cut
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
-        """Text that suggests what else would fit, beginning with ", or"."""
+        """Text, beginning with ", or", that suggests smaller chunks of the store if those would fit; may be
+        empty."""
         cut = self._cut(layout)
         if cut.panel_rows <= 2 * cut.grain_rows:
             return ""
@@ -206,7 +207,7 @@ class Nonnegative:
         return cut_store(what, self._with_small_chunks()._planned(budget.device), budget)
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
-        """Sweeps to fit memory for: the compressing pass, one iteration, and sweeps over scratch."""
+        """Sweeps whose memory has to fit: the compressing pass, one iteration, and sweeps over scratch."""
         short, rank = layout.view.short, self.parameters.rank
         first = (
             sweeps_of(compression_of(self.parameters, self.source), layout)
@@ -257,7 +258,7 @@ class Nonnegative:
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
     def _iteration(self, layout: Strategy, model: Model, slots: int) -> Pass:
-        """Sweep of one iteration over the matrix."""
+        """Planned bytes and operations of one iteration over the matrix, with ``slots`` panel buffers."""
         flops = (
             (4.0 if self.parameters.loss == "frobenius" else 14.0) * layout.numbers * model.parameters.rank
         )
@@ -331,7 +332,10 @@ class Nonnegative:
         return kind(model, layout, factors, start.total, start.error)
 
     def _stop_reason(self, history: list[StepError], seconds: float) -> str:
-        """Reason to stop, or an empty text. Each iteration counts as a pass, even on a matrix in memory."""
+        """Reason to stop after the last of ``history``, ``seconds`` after the first began; empty to go on.
+
+        Each iteration counts as a pass, even on a matrix in memory.
+        """
         parameters, last = self.parameters, history[-1]
         if last.cost == 0:
             return "exact"
@@ -388,25 +392,27 @@ class NmfFit:
 
     factors: Factors
     history: list[StepError]
-    """Errors after each iteration over the matrix."""
+    """Errors of each iteration over the matrix."""
 
     compressed_iterations: int
     """Number of iterations on the compressed matrix."""
 
     stop_reason: str
-    """``"exact"``, ``"grad_tol"``, ``"tol"``, ``"passes"`` or ``"time_limit"``."""
+    """``"exact"`` if the cost is 0, or the argument that ended the iterations: ``"grad_tol"``, ``"tol"``,
+    ``"passes"`` or ``"time_limit"``."""
 
     total: float
-    """``|X|^2``."""
+    """``|X|^2``, the squared Frobenius norm of the matrix."""
 
     sums: tuple[Float64, Float64] | None = None
-    """``L' L`` and ``L' X`` of the long factor L."""
+    """``L' L`` (k, k) and ``L' X`` (k, short) of the long factor L; None under a divergence."""
 
 
 def compression_of(parameters: FactorRequest, source: Source) -> Request:
-    """Request of the pass that compresses the matrix; its block is wide, since what it misses costs reads.
+    """SVD request of the pass that compresses the matrix to more columns than the factors have components.
 
-    If the rank exceeds the number of rows or columns, all directions are found.
+    Directions that it misses would cost more reads later. If the rank exceeds the number of rows or columns,
+    all directions are found.
     """
     rank, seed = min(parameters.rank, *source.shape), parameters.seed
     more = max(rank, LEAST_DIRECTIONS - rank)
@@ -414,14 +420,15 @@ def compression_of(parameters: FactorRequest, source: Source) -> Request:
 
 
 def fall(history: list[StepError]) -> float:
-    """Relative fall of the cost in the last pass."""
+    """Fall of the cost in the last iteration, relative to the cost after it; needs two iterations."""
     return (history[-2].cost - history[-1].cost) / max(history[-1].cost, 1e-300)
 
 
 def _gauge(model: Model, factors: Factors) -> Float64:
-    """Scales (k,) of components of the short factor, which give the factor without penalty unit norms.
+    """Scales (k,) that components of the short factor are multiplied by, and those of the long one divided.
 
-    Ones if both or neither are penalized, or under constraints.
+    If only one factor is penalized, components of the other get unit norm. The scales are ones if both or
+    neither are penalized, or under constraints.
     """
     long, short = model.penalties()
     if bool(long) == bool(short) or model.parameters.has_constraints:
@@ -433,7 +440,7 @@ def _gauge(model: Model, factors: Factors) -> Float64:
 
 
 def _writing(layout: Strategy, model: Model) -> WriteRows:
-    """The fold that writes the long factor."""
+    """Fold that copies the long factor from scratch into the result, to plan with."""
     rank, dtype = model.parameters.rank, layout.view.dtype
     combination = Combination((model.factor(NOWHERE, 0),), NOWHERE, rank, 0, 0)
     cut = layout.narrow_cut(combination, rank)
@@ -442,7 +449,8 @@ def _writing(layout: Strategy, model: Model) -> WriteRows:
 
 
 def _driver_bytes(layout: Strategy, model: Model) -> int:
-    """Bytes of the leading process: to read a sample, or to solve the short factor and iterate in memory."""
+    """Upper bound on the bytes of the leading process: to read a sample, or, if that is more, to solve the
+    short factor and iterate on a compressed matrix in memory."""
     rank, view, width = model.parameters.rank, layout.view, layout.width * bool(model.parameters.compressing)
     rows = 0
     if model.parameters.init == "compressed":

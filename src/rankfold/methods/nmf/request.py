@@ -22,13 +22,13 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.text import suggest_name
 
 DEFAULT_PASSES = {"hals": 8, "bpp": 8, "admm": 8, "mu": 50}
-"""Default of the most reads, by solver: multiplicative updates converge slowly."""
+"""Default of the largest number of reads of the matrix, by solver: multiplicative updates converge slowly."""
 
 COMPRESSING = {"compressed": 1, "nndsvd": 1}
-"""Passes before the first iteration, by start."""
+"""Number of passes over the matrix before the first iteration, by ``init``; 0 for others."""
 
 Constraint = str | float
-"""``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
+"""Constraint of a factor: ``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,10 @@ class FactorRequest:
 
     @classmethod
     def of(cls, init: str, arguments: NmfArguments) -> FactorRequest:
-        """Make a request from a caller's arguments; those that may be a word or a number are converted."""
+        """Make a request from a caller's arguments; those that may be a word or a number are converted.
+
+        ``init`` is the name of a start, ``"custom"`` if the caller gives factors.
+        """
         alpha = arguments.alpha_H
         return cls(
             arguments.rank,
@@ -84,7 +87,7 @@ class FactorRequest:
 
     @property
     def compressing(self) -> int:
-        """Passes before the first iteration."""
+        """Number of passes over the matrix before the first iteration, which compress it."""
         return COMPRESSING.get(self.init, 0)
 
     def resolve(self) -> FactorRequest:
@@ -203,7 +206,7 @@ def _array(factor: object) -> Any:
 
 
 def digest(short: Float64 | None) -> str:
-    """Hash of a starting factor, which identifies it; empty for None."""
+    """Hexadecimal hash of a starting factor (k, short), which identifies it; empty for None."""
     if short is None:
         return ""
     return hashlib.blake2b(np.ascontiguousarray(short).data, digest_size=16).hexdigest()

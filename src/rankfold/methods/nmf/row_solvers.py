@@ -1,6 +1,7 @@
 """Solvers that improve rows of one factor while the other is fixed: descent, pivoting, ADMM, or ratios.
 
-Rows w minimize w G w'/2 - (b - l) w' over the allowed rows, where l is the linear term of a penalty.
+Rows w minimize w G w'/2 - (b - l) w' over the allowed rows. G is the Gram matrix of the fixed factor, b the
+product of a row of the data with that factor, l the linear term of a penalty.
 """
 
 from __future__ import annotations
@@ -31,20 +32,24 @@ from rankfold.pipeline.engine.device import Kernel
 Array = npt.NDArray[Any]
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
-"""Types of rows and of their Gram matrix."""
+"""Types of rows and of their Gram matrix, for which loops are compiled."""
 
 FIRST_SWEEPS = 50
-"""Sweeps from rows of zeros, which leave less than a thousandth of the possible gain."""
+"""Number of sweeps for rows that start from zero: they leave less than a thousandth of the possible gain."""
 
 FILL = 1e-3
-"""Share of a typical number that replaces zeros before multiplicative updates, which cannot leave zero."""
+"""Zeros are replaced by this share of a typical number before multiplicative updates, which cannot leave
+zero."""
 
 SLACK = 1e3
 """Numbers up to this multiple of the floor of multiplicative updates count as zero."""
 
 
 def limits_of(bound: str | float) -> tuple[float, bool]:
-    """Upper bound of the numbers in a row under a constraint, and True if they sum to one."""
+    """Upper bound of the numbers in a row, and True if they sum to one.
+
+    ``bound`` is the constraint: ``"nonnegative"``, ``"simplex"``, or the largest number allowed.
+    """
     return (np.inf, bound == "simplex") if isinstance(bound, str) else (float(bound), False)
 
 
@@ -56,13 +61,23 @@ class RowSolver(Protocol):
         """All kernels that it calls."""
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Improve rows ``w`` (r, k) in place; ``b`` (r, k) may be overwritten.
+        """Improve rows ``w`` (r, k) of a factor in place; returns nothing.
 
-        ``gram`` (k, k), ``linear`` (k,): see the module. ``fresh`` rows are zero before the call.
+        Parameters
+        ----------
+        gram : (k, k)
+            Gram matrix of the fixed factor, with the quadratic term of a penalty on its diagonal.
+        b : (r, k)
+            Products of rows of the data with the fixed factor; may be overwritten.
+        linear : (k,)
+            Linear term of a penalty.
+        w : (r, k)
+        fresh : bool
+            True if ``w`` is zero before the call, which then takes more sweeps.
         """
 
     def clear_floor(self, w: Array) -> Array:
-        """Return rows with zeros where the solver can only come close to zero."""
+        """Return rows ``w`` (r, k) with zeros where the solver can only come close to zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,10 @@ class Descent:
     kernels = (descend_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Improve rows by sweeps of coordinate descent; ``fresh`` rows by ``FIRST_SWEEPS`` of them."""
+        """Improve rows ``w`` in place by sweeps of coordinate descent; see ``RowSolver.improve``.
+
+        ``b`` is overwritten. ``fresh`` rows get ``FIRST_SWEEPS`` sweeps.
+        """
         b -= linear
         _clear_useless(gram, linear, w)
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
@@ -87,7 +105,10 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Pivoting:
-    """Solver of exact rows by block principal pivoting, in float64, also with an upper bound or sum one."""
+    """Solver that finds exact rows by block principal pivoting, in float64.
+
+    Numbers may have a bound ``upper``; with ``simplex`` those of each row sum to one.
+    """
 
     upper: float = np.inf
     simplex: bool = False
@@ -95,7 +116,7 @@ class Pivoting:
     kernels = (solve_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Solve rows exactly, by block principal pivoting that starts from ``w``."""
+        """Replace rows ``w`` by the exact ones, found by block principal pivoting that starts from ``w``."""
         wide = w.astype(np.float64)
         right = (b - linear).astype(np.float64)
         solve_rows(gram.astype(np.float64), right, w=wide, upper=self.upper, simplex=self.simplex)
@@ -110,7 +131,7 @@ class Pivoting:
 class Multiplicative:
     """Solver of rows by multiplicative updates, which cannot leave zero and so have a floor above it.
 
-    Rows start by descent.
+    Rows that start from zero are solved by descent first. ``sweeps`` is the number of updates.
     """
 
     sweeps: int
@@ -120,7 +141,10 @@ class Multiplicative:
     kernels = (descend_rows, multiply_rows)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Run multiplicative updates; ``fresh`` rows are solved by descent and filled instead."""
+        """Improve rows ``w`` in place by multiplicative updates; see ``RowSolver.improve``.
+
+        ``fresh`` rows are solved by descent instead, and their numbers raised to ``FILL * scale`` at least.
+        """
         if fresh:
             descend_rows(gram, b - linear, w=w, sweeps=FIRST_SWEEPS)
             np.maximum(w, FILL * self.scale, out=w)
@@ -128,7 +152,10 @@ class Multiplicative:
             multiply_rows(gram, b, w=w, linear=linear, floor=self._floor(w), sweeps=self.sweeps)
 
     def clear_floor(self, w: Array) -> Array:
-        """Return rows with 0 near the floor, up to a wide margin: typical sizes have changed since."""
+        """Return a copy of ``w`` with 0 for numbers up to ``SLACK`` times the floor.
+
+        The margin is wide, since typical sizes may have changed after the floor was set.
+        """
         return np.where(w > SLACK * self._floor(w), w, w.dtype.type(0))
 
     def _floor(self, w: Array) -> float:
@@ -137,7 +164,10 @@ class Multiplicative:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """Solver of rows by ADMM, for rows with an upper bound or a sum of one."""
+    """Solver of rows by ``sweeps`` iterations of ADMM, for rows with an upper bound or a sum of one.
+
+    Numbers may have a bound ``upper``; with ``simplex`` those of each row sum to one.
+    """
 
     sweeps: int
     upper: float = np.inf
@@ -146,7 +176,7 @@ class Splitting:
     kernels = (split_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Improve rows by iterations of ADMM."""
+        """Improve rows ``w`` in place by ADMM; ``b`` is overwritten. See ``RowSolver.improve``."""
         b -= linear
         if not self.simplex:
             _clear_useless(gram, linear, w)
@@ -159,7 +189,8 @@ class Splitting:
 
 
 def _clear_useless(gram: Array, linear: Array, w: Array) -> None:
-    """Set components to zero that have a penalty but no curvature, which solvers leave unchanged."""
+    """Set columns of rows ``w`` (r, k) to zero in place where a component has a penalty ``linear`` but a zero
+    diagonal of ``gram``: solvers leave it unchanged."""
     w *= ~((np.diag(gram) == 0) & (linear > 0))
 
 
@@ -188,7 +219,10 @@ class NormalRows:
 
 
 def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops that find factors once, to compile or load them; starts always use descent."""
+    """Run the loops that find factors once, to compile or load them; starts always use descent.
+
+    ``dtype`` and ``shape`` are those of the matrix, ``request`` is that of the task.
+    """
     if "row_weights" in request:  # rows are scaled as they are read
         dtype = working_dtype(dtype)
     warm_columns(dtype, request, shape, loops=("panels",))
@@ -199,7 +233,10 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_coordinates(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops that find coordinates of new rows in given factors once, to compile or load them."""
+    """Run the loops that find coordinates of new rows in given factors once, to compile or load them.
+
+    ``dtype`` and ``shape`` are those of the matrix of new rows, ``request`` is that of the task.
+    """
     warm_columns(dtype, request, shape)
     _warm_pivoting()
 

@@ -53,7 +53,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SignedSquares(DeclaredFold):
-    """Fold that sums squares of the positive and the negative part of each column of ``y @ coefficients``."""
+    """Fold that sums squares of the positive, and of the negative, numbers in each column of a product.
+
+    The product ``y @ coefficients`` (rows, k) is of a matrix ``y`` (rows, columns) on scratch. The result is
+    one sum, ``squares`` (2, k): positive numbers first.
+    """
 
     y: ScratchMatrix
     cut: Cut
@@ -76,16 +80,17 @@ class SignedSquares(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of squares of positive numbers, then of negative ones, in each column, (2, k)."""
+        """``squares`` (2, k): sums of squares of the positive numbers in each column of the product, then of
+        the negative ones."""
         return {"squares": Sum((2, self.rank))}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of a grain in float64, its product, and the positive part of that."""
+        """Bytes of a grain of ``y`` in float64, of its product, and of the positive part of the product."""
         return self._grain_rows * 8 * (self.y.columns + 3 * self.rank)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add squares for rows ``start:stop``, grain by grain."""
+        """Add squares of the product for rows ``start:stop`` of ``y`` to the sums in ``state``."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = work.rows[: last - first]
             work.device.fill(rows, functools.partial(self.y.read_into, start=first))
@@ -103,24 +108,25 @@ SWEEPS = 5
 """Sweeps of descent in each iteration on a compressed matrix."""
 
 ITERATIONS = {"sample": 300, "all": 100}
-"""Largest number of iterations on a sample of rows of a compressed matrix, and on all rows if these are
-more."""
+"""Largest number of iterations on a sample of rows of a compressed matrix (``"sample"``), and on all its rows
+if there are more (``"all"``)."""
 
 WINDOW = 3
-"""Number of iterations over which a fall of the cost is measured: see ``remaining_decrease``."""
+"""Number of iterations over which each of two falls of the cost is measured in ``remaining_decrease``."""
 
 SAMPLE_ROWS = (32, 1024)
 """Size of the sample of rows on which iterations begin: rows per component, and least number of rows."""
 
 MEAN_ROWS = 5
-"""Number of rows whose mean is the start of a component."""
+"""Number of sampled rows of the matrix whose mean is the start of a component."""
 
 SMALL_BYTES = 32 * 2**20
-"""Size of a compressed matrix in float64 up to which iterations run in memory."""
+"""Bytes of a compressed matrix in float64 up to which iterations on it run in memory."""
 
 LARGEST_EXPONENT = {4: 80, 8: 500}
-"""Largest absolute exponent of two of the largest numbers, by item size: products of such numbers with
-factors, whose numbers are near their square root, stay in range."""
+"""Largest ``|e|`` for a matrix whose largest number is near ``2^e``, by bytes of its working type.
+
+Numbers of both factors are near ``2^(e/2)``; products of the matrix with a factor then stay in range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,8 @@ class CompressedMatrix:
     """``(p @ rotation) @ right``: the matrix, projected onto the columns of ``p``."""
 
     p: ScratchMatrix
+    """(long, w) product of the matrix with a block of w vectors."""
+
     rotation: Float64
     """(w, r) matrix that makes the columns of ``p @ rotation`` orthonormal."""
 
@@ -135,7 +143,7 @@ class CompressedMatrix:
     """(r, short) coefficients of the projection in those orthonormal columns."""
 
     total: float
-    """``|X|^2``."""
+    """``|X|^2``, the squared Frobenius norm of the matrix."""
 
     projection_squares: float
     """``|projection|^2``, the part of ``total`` that the projection captures."""
@@ -149,7 +157,10 @@ class CompressedMatrix:
         return np.asarray(self.rotation @ self.right)
 
     def squares(self, rows: Float64) -> float:
-        """Sum of squares of ``rows @ m``; from Gram matrices if sparse, where ``rows @ m`` is very wide."""
+        """Sum of squares of ``rows @ m`` for ``rows`` (r, w) of ``p``.
+
+        For a sparse matrix, where ``rows @ m`` is very wide, it is computed from Gram matrices.
+        """
         if self.is_sparse:
             return float(((rows.T @ rows) * (self.m @ self.m.T)).sum())
         return float(((rows @ self.m) ** 2).sum())
@@ -157,7 +168,11 @@ class CompressedMatrix:
 
 @dataclass(frozen=True, slots=True)
 class FactorStart:
-    """Starting factors, ``|X|^2`` and their error if known, and the number of iterations that found them."""
+    """Starting factors, with what is known of them.
+
+    ``total`` is ``|X|^2``, 0 if unknown; ``error`` is the relative error of the factors, infinite if unknown;
+    ``iterations`` is the number of iterations on a compressed matrix that found them.
+    """
 
     factors: Factors
     total: float = 0.0
@@ -168,7 +183,10 @@ class FactorStart:
 def compress(
     run: Run, layout: Strategy, model: Model, centering: Centering, start: Start
 ) -> CompressedMatrix:
-    """Compress the matrix by one fused pass: project it onto the columns of P = X q."""
+    """Compress the matrix by one fused pass: project it onto the columns of P = X q.
+
+    The block q (short, w) is that of ``start``; ``centering`` gives the power of two that scales the matrix.
+    """
     q = start.block(layout.view, layout.width, model.parameters.seed)
     matrix = CenteredMatrix(run, layout, centering, start, model.parameters.seed)
     block = matrix.apply(q).block
@@ -191,7 +209,8 @@ def require_range(model: Model) -> None:
 
 
 def random_short(model: Model) -> Float64:
-    """(k, short) absolute values of normal numbers, scaled so that both factors are of similar size."""
+    """(k, short) starting factor: absolute values of normal random numbers, scaled so that the long factor
+    will have numbers of similar size."""
     numbers = gaussian_rows(
         model.parameters.seed, Purpose.NONNEGATIVE_START, (0, model.view.short), model.parameters.rank
     )
@@ -223,12 +242,13 @@ def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -
 
 
 def sample_row_count(rank: int) -> int:
-    """Number of rows in the sample on which iterations begin, if the matrix has more."""
+    """Number of rows in the sample on which iterations for ``rank`` components begin, if there are more."""
     return max(SAMPLE_ROWS[0] * rank, SAMPLE_ROWS[1])
 
 
 def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
-    """Sample of rows of ``p`` in float64: a random one from each of as many equal stretches."""
+    """(count, w) sample of the rows of ``p`` in float64: one random row from each of ``count`` equally long
+    stretches, where ``count`` is ``sample_row_count`` or all rows."""
     count = min(p.rows, sample_row_count(model.parameters.rank))
     within = _uniform_rows(model.parameters.seed, count, 1)[:, 0]
     out = np.empty((count, p.columns), p.dtype)
@@ -240,10 +260,10 @@ def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
 def _in_memory(
     compressed: CompressedMatrix, p: Float64, short: Float64, model: Model, total: float, share: float
 ) -> tuple[Float64, Float64, int, float]:
-    """Iterate on rows ``p`` of the compressed matrix in memory.
+    """Iterate in memory on rows ``p`` (r, w) of the compressed matrix, from the factor ``short`` (k, short).
 
     ``total`` is the sum of squares of these rows of the matrix, ``share`` their share of all rows. Returns
-    short and long factor, number of iterations, and relative error.
+    the new short factor, the long factor (r, k), the number of iterations, and the relative error.
     """
     m, long = compressed.m, np.zeros((len(p), model.parameters.rank))
     factors = Factors(short)
@@ -263,7 +283,10 @@ def _in_memory(
 def _on_scratch(
     compressed: CompressedMatrix, run: Run, model: Model, short: Float64, before: int
 ) -> FactorStart:
-    """Iterate on the whole compressed matrix, on scratch, after ``before`` iterations on a sample."""
+    """Iterate on the whole compressed matrix, on scratch, from the factor ``short`` (k, short).
+
+    ``before`` is the number of iterations on a sample before, which is only added to the number returned.
+    """
     factors, m = Factors(short), compressed.m
 
     def step(index: int) -> State:
@@ -284,8 +307,8 @@ def _on_scratch(
 def singular_short(compressed: CompressedMatrix, run: Run, layout: Strategy, model: Model) -> Float64:
     """(k, short) start from leading singular vectors (NNDSVD).
 
-    Each component is the positive or the negative part of a triplet, whichever has the larger norm. Only the
-    short factor is used.
+    Each component is the positive or the negative part of a singular triplet, whichever has the larger norm.
+    Only its short vector is used.
 
     References
     ----------
@@ -306,7 +329,10 @@ def singular_short(compressed: CompressedMatrix, run: Run, layout: Strategy, mod
 
 
 def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
-    """Fold that measures the positive and negative parts of left singular vectors."""
+    """Fold that sums squares of the positive and the negative part of ``rank`` left singular vectors.
+
+    The vectors are ``p @ coefficients``; ``constants`` is the path of ``coefficients`` (w, rank).
+    """
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     return SignedSquares(
         p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * max(rank, 1)), constants, rank, p.row_bytes * 1e-9
@@ -314,7 +340,8 @@ def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
 
 
 def sampled_short(layout: Strategy, model: Model) -> Float64:
-    """(k, short) start: each component is the mean of a few rows of a sample."""
+    """(k, short) starting factor: each component is the mean of a few rows of a sample, negative numbers as
+    0, scaled so that the long factor will have numbers of similar size."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
     picks = _uniform_rows(model.parameters.seed, model.parameters.rank, MEAN_ROWS)
     means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
@@ -322,7 +349,7 @@ def sampled_short(layout: Strategy, model: Model) -> Float64:
 
 
 def replace_zero_components(short: Float64, model: Model) -> Float64:
-    """Replace zero components by random ones, since updates would never change them."""
+    """Return ``short`` (k, short) with random rows for rows of zeros, which updates would never change."""
     dead = short.max(axis=1) == 0
     if not dead.any():
         return short
@@ -332,7 +359,11 @@ def replace_zero_components(short: Float64, model: Model) -> Float64:
 def compressed_pass(
     p: ScratchMatrix, model: Model, constants: Path, folder: Path, index: int
 ) -> CompressedPass:
-    """Fold of one iteration over the compressed matrix on scratch."""
+    """Fold of iteration ``index``, from 0, over the compressed matrix ``p`` (long, w) on scratch.
+
+    ``constants`` is the path of the arrays of ``linear_model``; the long factors before and after the
+    iteration are scratch matrices in ``folder``.
+    """
     rank = model.parameters.rank
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
@@ -369,7 +400,11 @@ def _iterate(
 
 
 def remaining_decrease(costs: list[float]) -> float:
-    """Extrapolated further fall of the cost, if falls shrink as they did over the last two windows."""
+    """Extrapolated further fall of the cost, if falls shrink as they did over the last two windows.
+
+    ``costs`` are those of all iterations so far, ``WINDOW`` of which are a window. Infinite if there are too
+    few of them, or if falls do not shrink.
+    """
     if len(costs) <= 2 * WINDOW:
         return np.inf if len(costs) < 2 or costs[-1] > 0 else 0.0
     before, now = costs[-1 - 2 * WINDOW] - costs[-1 - WINDOW], costs[-1 - WINDOW] - costs[-1]
@@ -379,5 +414,5 @@ def remaining_decrease(costs: list[float]) -> float:
 
 
 def _uniform_rows(seed: int, rows: int, columns: int) -> Float64:
-    """(rows, columns) numbers in [0, 1): the fraction of a standard normal number is uniform to 5e-9."""
+    """(rows, columns) random numbers in [0, 1): normal numbers modulo 1, which are uniform to 5e-9."""
     return gaussian_rows(seed, Purpose.NONNEGATIVE_ROWS, (0, rows), columns) % 1.0

@@ -24,7 +24,7 @@ from rankfold.pipeline.prepare.alike import require_same_rows, with_columns
 
 
 def nmf_task(x: object, arguments: NmfArguments) -> Nonnegative:
-    """Make the task of a nonnegative factorization."""
+    """Make the task of a nonnegative factorization of ``x``, with the weights that ``arguments`` give."""
     init: object = arguments.init
     weights, row_weights, missing = arguments.weights, arguments.row_weights, arguments.missing
     is_name = is_word(init, INITS)
@@ -50,7 +50,10 @@ def nmf_task(x: object, arguments: NmfArguments) -> Nonnegative:
 
 
 def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Nonnegative:
-    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    """Make a task, for a plan, that begins at the factors of a result still to be made.
+
+    ``arguments`` are those besides ``init``; ``start`` is not used. See ``Method.pending_task``.
+    """
     task = NMF.task(*inputs, init="random", **arguments)
     assert isinstance(task, Nonnegative)  # noqa: S101 - that is what the declaration says
     return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))

@@ -13,7 +13,7 @@ LANDMARKS = ("kmeans", "rpcholesky", "uniform")
 """Ways to choose landmarks."""
 
 CLUSTER_PASSES = 10
-"""Largest number of reads of the matrix that means of clusters may take."""
+"""Largest number of reads of the matrix to find clusters, whose means are landmarks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,14 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SHARE = 3
-"""Divisor of the number of landmarks wanted; gives the number of rows proposed in a pass."""
+"""Divisor of the number of landmarks wanted, which gives the number of rows proposed in a pass."""
 
 FEWEST = 16
 """Fewest rows proposed in a pass."""
 
 MOST_ROUNDS = 30
-"""Largest number of passes: each accepts the first proposal at least, as long as any residual is left."""
+"""Largest number of passes that propose landmarks: each accepts the first proposal at least, as long as any
+residual is left."""
 
 
 def proposals(asked: NystroemRequest) -> int:
@@ -71,8 +72,10 @@ def proposals(asked: NystroemRequest) -> int:
 
 
 def rounds(asked: NystroemRequest) -> tuple[int, int]:
-    """Largest number of passes that draw landmarks, and likely number of passes; features are computed after
-    these."""
+    """Largest number of passes that draw landmarks, and likely number of them.
+
+    The pass that computes features, after these, is not counted.
+    """
     if asked.landmarks != "rpcholesky":
         return (asked.landmarks == "uniform",) * 2
     return MOST_ROUNDS, 2 * SHARE
@@ -80,7 +83,7 @@ def rounds(asked: NystroemRequest) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Passes that draw landmarks from a matrix."""
+    """Passes that draw landmarks from the rows of ``source``; ``shift`` (d,) is subtracted from rows."""
 
     source: Source
     asked: NystroemRequest
@@ -92,9 +95,10 @@ class Draws:
         return self.asked.choice
 
     def fold(self, run: Run | None, number: int, pivots: State, slots: int) -> DrawRows:
-        """Fold of pass ``number``.
+        """Fold of pass ``number``, with ``slots`` buffers for panels.
 
-        Its pivots (earlier landmarks) are saved in a file if there is a run, but not for a plan.
+        ``pivots`` are the earlier landmarks, as ``with_inverse`` returns them. They are saved in a file if
+        there is a run; it is None for a plan.
         """
         count, columns = pivots["pivots"].shape
         kept = KeptRows(proposals(self.asked), columns, np.dtype(np.float64))
@@ -111,7 +115,7 @@ class Draws:
         )
 
     def choose(self, run: Run) -> tuple[Float64, Int64]:
-        """(m, d) landmarks and their row numbers; fewer than asked for if these leave no residual."""
+        """(p, d) landmarks and their (p,) row numbers; fewer than asked for if these leave no residual."""
         pivots: State = no_pivots(self.source.shape[1])
         for number in range(rounds(self.asked)[0]):
             fold = self.fold(run, number, pivots, run.slots)
@@ -140,7 +144,10 @@ class Draws:
         return pivots["pivots"], pivots["ids"]
 
     def _take(self, pivots: State, candidates: Float64, ids: Int64, number: int) -> State:
-        """Pivots extended by those of the proposed rows that are accepted, in the order of proposals."""
+        """Pivots extended by those proposed rows that are accepted, in the order of proposals.
+
+        ``candidates`` (c, d) are the rows that pass ``number`` proposes, ``ids`` (c,) their row numbers.
+        """
         similarity, before = self.choice.similarity, pivots["pivots"]
         old, new = (rows_of(each, similarity, self.shift) for each in (before, candidates))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
@@ -168,9 +175,10 @@ class Draws:
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
-    """Pivots, and the transposed inverse of the Cholesky factor of their similarities.
+    """Arrays of pivots, by name: ``pivots`` (s, d), and ``inverse`` (s, s).
 
-    Raises ``DataError`` if the kernel is not positive.
+    The latter is the transposed inverse of the Cholesky factor of the similarities of pivots. ``name`` is
+    that of the matrix, for messages. Raises ``DataError`` if the kernel is not positive.
     """
     rows = rows_of(pivots, choice.similarity, shift)
     gram = finite_similarities(rows, rows, choice.similarity, name)
@@ -188,7 +196,7 @@ def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: st
 
 
 def not_positive(choice: KernelChoice, name: str) -> DataError:
-    """Error for a kernel that is not positive, for which pivots have no meaning."""
+    """Make the error for a kernel that is not positive for rows of the matrix ``name``."""
     return DataError(
         f"the kernel {choice.kernel} is not positive for rows of {name}: these are drawn by what landmarks "
         "leave of their similarities with themselves, which is less than nothing here. Take "
@@ -197,15 +205,15 @@ def not_positive(choice: KernelChoice, name: str) -> DataError:
 
 
 FAINT = 1e-12
-"""Residual of a row below which it is only rounding, relative to the row's similarity with itself."""
+"""Residual of a row, relative to the row's similarity with itself, up to which it is taken for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawRows(OverRows):
-    """Fold that draws rows: it keeps those with the smallest keys, which are exponential random numbers
-    divided by residuals. It also sums residuals.
+    """Fold that draws rows, with the smallest random keys, and sums residuals.
 
-    With pivots S and their triangular factor L, K_SS = L L', a row has the residual
+    Keys are exponential random numbers, divided by residuals if ``by_share``: rows are then drawn in
+    proportion to these. With pivots S and their triangular factor L, K_SS = L L', a row has the residual
     ``k(x, x) - |L^-1 k(S, x)|^2``. Similarities with pivots are computed again in each pass, so that nothing
     is stored for rows in between.
     """
@@ -236,10 +244,22 @@ class DrawRows(OverRows):
         *,
         by_share: bool,
     ) -> DrawRows:
-        """Fold over a matrix.
+        """Fold over the matrix ``source``.
 
-        ``choice`` is a kernel function with its shift, ``pivots`` the path of the constants and the number of
-        pivots.
+        Parameters
+        ----------
+        choice : (KernelChoice, (d,) float64)
+            Kernel function, and the shift that is subtracted from rows.
+        kept : KeptRows
+            Storage for the rows that are drawn.
+        key : int
+            Key of the random numbers of this pass.
+        pivots : (Path, int)
+            Path of the file ``constants``, and number of pivots.
+        slots : int
+            Number of buffers for panels.
+        by_share : bool
+            True to draw rows in proportion to their residuals; else uniformly.
         """
         view = View(source, Orientation.ROWS)
         panels = Panels(view, rows_cut(source, 1, 8), slots, view.source.dtype, borrows=True)
@@ -247,7 +267,7 @@ class DrawRows(OverRows):
 
     @property
     def row_flops(self) -> float:
-        """Operations for each row."""
+        """Estimated floating-point operations for each row."""
         return self.pivots * (2.0 * self.kept.columns + EVALUATION_FLOPS + 2 * self.pivots) + 100
 
     @property
@@ -264,36 +284,39 @@ class DrawRows(OverRows):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that are kept, with keys and ids; ``bad`` entries; and, (1,) each, sums of the similarities of
-        rows with themselves, of residuals above 0, and of magnitudes of those below 0.
+        """Rows that are kept, with keys and row numbers; ``bad`` elements; and three sums, (1,) each.
+
+        ``own`` sums similarities of rows with themselves, ``residual`` residuals above 0, and ``negative``
+        magnitudes of residuals below 0.
         """
         traces = {name: Sum((1,)) for name in ("own", "residual", "negative")}
         return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes: pivots in the form they are compared in, and a grain (rows of one product) with
-        its similarities.
-        """
+        """Additional bytes of a step: prepared pivots, and rows of a grain with their similarities."""
         rows, count = self.panels.grain_rows, self.kept.count
         pivots = 2 * 8 * self.pivots * (self.kept.columns + 1)
         return pivots + self.rows_bytes(self.pivots) + 8 * (8 * rows + 4 * count * (self.kept.columns + 4))
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers for panels, and prepare pivots for comparison."""
+        """Allocate buffers for panels, load the pivots, and prepare them for comparison, as ``rows``."""
         work = OverPanels.workspace(self, device)
         work.rows = rows_of(work.pivots, self.choice.similarity, self.shift)
         return work
 
     def merge(self, total: State, other: State) -> None:
-        """Join the sums of two streams, and the rows that both have kept."""
+        """Add the sums ``other`` of one stream to ``total``, and keep the rows of smallest keys of both."""
         self.kept.join(total, other)
         for name, each in self.sums().items():
             if name not in self.kept.names:
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute the residuals of a panel, grain by grain; sum them, and keep the rows of smallest keys."""
+        """Add residuals of rows ``start:stop`` to ``state``, and keep the rows of smallest keys there.
+
+        This goes grain by grain (rows of one product).
+        """
         for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
             residual = residuals_of(rows, own, work.rows, work.inverse, self.choice)
             state["own"] += own.sum()
@@ -308,10 +331,10 @@ class DrawRows(OverRows):
 
 
 def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choice: KernelChoice) -> Float64:
-    """(m,) residuals: similarities of rows with themselves less what pivots explain, 0 where that is
-    rounding.
+    """(m,) residuals: similarities ``own`` (m,) of rows with themselves, less what pivots explain.
 
-    A residual is negative where the kernel function is not positive.
+    ``inverse`` (s, s) is that of ``with_inverse``. A residual is 0 where it is rounding, and negative where
+    the kernel function is not positive.
     """
     if not len(pivots.squares):
         return own.copy()
@@ -324,5 +347,5 @@ def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choic
 
 
 def no_pivots(columns: int) -> dict[str, Any]:
-    """Pivots before the first pass: none, with an empty ``inverse`` and no ids."""
+    """Arrays of pivots before the first pass: none, with an empty ``inverse`` and no row numbers ``ids``."""
     return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0)), "ids": np.zeros(0, np.int64)}

@@ -18,12 +18,15 @@ from rankfold.pipeline.storage.result import Result
 
 
 def features_task(result: Result, x: object, function: Callable[..., Any] | None = None) -> SimilarRows:
-    """Make the task of the features of new rows; ``function`` is a kernel of the caller's own."""
+    """Make the task of the features of new rows ``x`` in ``result``, which is one of nystroem.
+
+    ``function`` is a kernel of the caller's own, which the result does not hold; None for one of ours.
+    """
     return similar_rows_task(result, x, function, _points_of, measure=_error_of)
 
 
 def _points_of(result: Result, choice: KernelChoice) -> Points:
-    """Landmarks of the fit, with which new rows are compared, and its normalization as coefficients."""
+    """Points of ``result``: landmarks of the fit as points, and its normalization as coefficients."""
     if isinstance(result, ImaginedResult):
         return imagined_points(choice, result.matrix("points"), result.matrix("normalization"))
     result.require_whole()
@@ -33,7 +36,10 @@ def _points_of(result: Result, choice: KernelChoice) -> Points:
 
 
 def _error_of(state: State, source: Source) -> dict[str, Any]:
-    """Share of the trace that features leave out; ``DataError`` if squares of features overflow."""
+    """Fact ``trace_error``, the share of the trace that features leave out, from the sums of a pass.
+
+    Raises ``DataError`` if squares of features overflow.
+    """
     error = trace_error(state)
     if not np.isfinite(error):
         raise DataError(

@@ -1,7 +1,8 @@
 """Features of rows by their similarities to landmarks: some passes choose these, and one writes features.
 
-With landmarks L and W = k(L, L), features ``k(x, L) W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``, which
-approximate similarities. Directions of W whose eigenvalues are below 1e-12 of the largest are left out.
+A similarity is a value of the kernel function k. With landmarks L and W = k(L, L), features ``k(x, L)
+W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``, which approximate similarities. Directions of W whose
+eigenvalues are below 1e-12 of the largest are left out.
 
 References
 ----------
@@ -11,7 +12,7 @@ Improved Nystroem low-rank approximation and error analysis, ICML 2008, for mean
 Error of products of features as similarities, on all pairs of sampled rows, with an interval.
 
 The error of the trace covers similarities of rows with themselves, and is exact, since every row is visited.
-This error covers pairs of different rows, and is estimated from a sample.
+The error of pairs covers pairs of different rows, and is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ Float64 = npt.NDArray[np.float64]
 DOUBLE = np.dtype(np.float64)
 
 LEAST = 1e-12
-"""Eigenvalue of landmarks' similarities, relative to the largest, below which its direction is left out."""
+"""Eigenvalue of the matrix of landmarks' similarities, relative to the largest, below which its direction is
+left out."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -76,16 +78,16 @@ class Nystroem:
     """``kmeans`` result whose centers are the landmarks; None before it is made, or if landmarks are rows."""
 
     def when_made(self, results: Mapping[str, Path]) -> Nystroem:
-        """Copy of the task that has the clusters made by the link ``landmarks`` of its chain."""
+        """Copy of the task with the clusters in ``results``: paths of results by the name of their link."""
         return dataclasses.replace(self, clusters=Result(results["landmarks"]))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the features."""
+        """Type of the features."""
         return working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the features, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the features, as JSON types."""
         return self.parameters.as_dict()
 
     @property
@@ -93,7 +95,7 @@ class Nystroem:
         return row_chunk(self.source, self.parameters.rank, self.dtype.itemsize)
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: features, landmarks, and constants that features of new rows need."""
+        """Declare the arrays of the result: features, landmarks, and constants for new rows."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         return (
             Output("features", (rows, rank), self.dtype, count(rows, self._chunk)),
@@ -133,7 +135,7 @@ class Nystroem:
         return plan_task(task_facts, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
-        """Passes that draw landmarks, if these are rows, and the pass that writes features."""
+        """Passes that draw landmarks, if these are rows, and the one that writes features, for a plan."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         reads = rows * columns * self.source.dtype.itemsize
         draw = Draws(self.source, self.parameters, np.zeros(columns)).fold(
@@ -148,7 +150,7 @@ class Nystroem:
         return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
 
     def _imagined(self) -> Points:
-        """Landmarks of the final sizes without values, for a plan."""
+        """Points of the sizes that the landmarks will have, without values, for a plan."""
         rank, columns, zeros = self.parameters.rank, self.source.shape[1], np.zeros(self.parameters.rank)
         points, square = (ShapeOnly.plain((rank, width), DOUBLE) for width in (columns, rank))
         return Points(self.parameters.choice, points, square, zeros, zeros, np.zeros(columns))
@@ -183,7 +185,7 @@ class Nystroem:
         return facts
 
     def _landmarks(self, run: Run, shift: Float64) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """(m, d) landmarks, and (m,) their row numbers; -1 for means of clusters."""
+        """(p, d) landmarks, and their (p,) row numbers, -1 for means of clusters."""
         if self.clusters is not None:
             self.clusters.require_whole()
             centers = np.asarray(self.clusters["centers"][...])
@@ -191,7 +193,11 @@ class Nystroem:
         return Draws(self.source, self.parameters, shift).choose(run)
 
     def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:
-        """Facts on the error of features: of the trace, exact but for rounding; of pairs, by a sample."""
+        """Facts on the error of features: of the trace, exact but for rounding; of pairs, by a sample.
+
+        ``state`` has the sums of the pass by ``fold``; ``condition`` is that of the similarities of
+        landmarks.
+        """
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
         require_finite([own, captured], self.source.name)
         rounding = 64 * EPS * float(np.sqrt(condition))
@@ -232,16 +238,16 @@ class Nystroem:
 
 
 def _imagined(rank: int, columns: int) -> State:
-    """Pivots and their factor of the largest sizes, for a plan; entries never written take no memory."""
+    """Pivots and their inverse factor, of the largest sizes, for a plan; memory that is never touched."""
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
 def normalize(
     landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
 ) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) inverse square root of the similarities of landmarks, and facts on these.
+    """(p, p) inverse square root of the similarities of p landmarks (p, d), and facts on these similarities.
 
-    Raises ``DataError``.
+    ``name`` is that of the matrix, for messages. Raises ``DataError`` if similarities are not finite.
     """
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
@@ -260,7 +266,7 @@ def normalize(
 
 
 def nystroem_task(x: object, arguments: NystroemArguments) -> Task:
-    """Make the task of Nystroem features of a matrix."""
+    """Make the task of Nystroem features of a matrix; a chain if landmarks are means of clusters."""
     source = open_source(x)
     asked = NystroemRequest.of(source, arguments)
     task = Nystroem(source, asked)
@@ -271,14 +277,14 @@ def nystroem_task(x: object, arguments: NystroemArguments) -> Task:
 
 
 SAMPLE_ROWS = 256
-"""Number of rows sampled, all pairs of which are compared."""
+"""Largest number of rows sampled, all pairs of which are compared with products of features."""
 
 WIDTH = 1.96
-"""Standard errors to either side that hold the truth in 95 of 100 samples."""
+"""Half the width of an interval in standard errors, so that it holds the truth in 95 of 100 samples."""
 
 
 class SampledError(NamedTuple):
-    """Root of the summed squares of errors on pairs, relative to those of similarities, and its interval."""
+    """Root of the summed squares of errors on pairs over those of similarities, and its 95 % interval."""
 
     value: float
     low: float
@@ -286,7 +292,9 @@ class SampledError(NamedTuple):
 
 
 def sampled_error(similarities: Float64, products: Float64, rows: int) -> SampledError:
-    """Error from (s, s) similarities of a sample, and (s, s) products of its features; ``rows`` are in all.
+    """Error from (s, s) similarities of sampled rows, and (s, s) products of their features.
+
+    ``rows`` is the number of rows that were sampled from.
 
     References
     ----------

@@ -22,8 +22,9 @@ class NystroemRequest:
 
     @classmethod
     def of(cls, source: Source, arguments: NystroemArguments) -> NystroemRequest:
-        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones, such as more
-        landmarks than rows.
+        """Make a request on the matrix ``source`` from a caller's arguments.
+
+        Raises ``InputError`` for invalid ones, such as more landmarks than rows.
         """
         check_matrix(source, "nystroem")
         (rows, columns), rank = source.shape, arguments.rank
@@ -38,6 +39,6 @@ class NystroemRequest:
         return cls(rank, choice, arguments.landmarks, arguments.seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters as a dict, for the facts of a result and to tell requests apart."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         what = {"kind": "nystroem", "rank": self.rank, **self.choice.as_dict()}
         return {**what, "landmarks": self.landmarks, "seed": self.seed}

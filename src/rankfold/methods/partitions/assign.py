@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 SORTED_BYTES = 2**20
-"""Bytes of the rows that are put in order at a time."""
+"""Bytes of the rows of a panel that are copied at a time, in the order of their partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,10 @@ class AssignRows(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Put rows ``start:stop`` into partitions, and write them sorted by partition."""
+        """Put rows ``start:stop`` into partitions, and write them to ``runs`` sorted by partition.
+
+        Adds to ``counts`` in ``state``; in the first round also updates the lists there.
+        """
         panel = self.reader.read(work.panel, start, stop, 0)
         known = self._nearest(work, panel)
         number = int(np.searchsorted(self.cut.panels, start))

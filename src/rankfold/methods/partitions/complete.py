@@ -35,12 +35,16 @@ class Completed:
     """Exact lists of some rows, which replace lists with fewer than k neighbors."""
 
     rows: Int64
-    """Row numbers of these lists, in order."""
+    """(r,) numbers, ascending, of the rows that have these lists."""
 
     lists: Lists
+    """Files of the lists of these rows, in the same order."""
 
     def overlay(self, keys: Float64, neighbors: Int64, start: int) -> None:
-        """Replace lists of a panel, whose first row is ``start``, by completed ones, in place."""
+        """Replace lists of a panel, whose first row is ``start``, by completed ones, in place.
+
+        ``keys`` and ``neighbors`` (rows, k) are the lists of all rows of the panel.
+        """
         first, last = np.searchsorted(self.rows, [start, start + len(keys)]).tolist()
         if last > first:
             own, others = (
@@ -53,7 +57,10 @@ class Completed:
 
 
 def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) -> Completed:
-    """Compare rows that have fewer than k neighbors in their lists with all others; returns their lists."""
+    """Compare rows that have fewer than k neighbors in their lists with all others.
+
+    Returns new lists of these rows; ``lists``, those of all rows, stay as they are.
+    """
     ids = run.prepare(run.part("short", "ids.part"), lambda: {"ids": _short_rows(layout, lists)})["ids"]
     run.notes["completed_rows"] = len(ids)
     completed = Completed(ids, Lists.of(run.scratch / "completed", "lists", len(ids), layout.k))
@@ -72,7 +79,7 @@ def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) 
 
 
 def _short_rows(layout: Layout, lists: Lists) -> Int64:
-    """Numbers of the rows whose lists have fewer than k neighbors."""
+    """Numbers, ascending, of the rows whose lists have fewer than k neighbors."""
     parts = []
     for start in range(0, layout.rows, SCANNED):
         keys = np.empty((min(SCANNED, layout.rows - start), layout.k))

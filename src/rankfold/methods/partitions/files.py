@@ -46,21 +46,29 @@ class Runs:
     """(panels, partitions + 1) number of rows of each run before each partition."""
 
     partitions: ScratchMatrix | None
-    """(places, spill) partitions that a row is in, nearest first; None for rows that visit others."""
+    """(places, spill) partitions that a row is in, nearest first; None in files of rows by the partitions
+    that they visit."""
 
     each: int
     """Number of positions reserved for each row: the most partitions that it is in, or visits."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Files for the rows of a round, sorted by the partitions that they are in."""
+        """Files in ``folder`` for the rows of a round, sorted by the partitions that they are in.
+
+        ``round_index`` is counted from 0; ``partitions`` is the number of partitions.
+        """
         at = folder / f"round-{round_index + 1:02d}"
         known = ScratchMatrix(_under(at, "partitions.bin"), layout.places, layout.spill, PARTITION)
         return cls._of(layout, at, partitions, layout.spill, known)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Files for the rows after a round, sorted by the partitions that they visit."""
+        """Files in ``folder`` for the rows after a round, sorted by the partitions that they visit.
+
+        A row visits partitions that hold its neighbors and not itself. ``round_index`` is counted from 0;
+        ``partitions`` is the number of partitions.
+        """
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", partitions, layout.visits, None)
 
     @classmethod
@@ -88,7 +96,8 @@ class Lists:
 
     @classmethod
     def of(cls, at: Path, name: str, rows: int, k: int) -> Lists:
-        """The two files for lists of ``k`` neighbors of ``rows`` rows."""
+        """The two files for lists of ``k`` neighbors of ``rows`` rows; their names begin with the path ``at``
+        and with ``name``."""
         return cls(
             ScratchMatrix(_under(at, f"{name}-keys.bin"), rows, k, WIDE),
             ScratchMatrix(_under(at, f"{name}-neighbors.bin"), rows, k, ID),
@@ -96,7 +105,8 @@ class Lists:
 
     @classmethod
     def after(cls, layout: Layout, folder: Path, name: str) -> Lists:
-        """The files for lists of all rows after a round or its visits."""
+        """The files in ``folder`` for lists of all rows after the sweep ``name``, which ends a round or its
+        visits."""
         return cls.of(folder / name, "lists", layout.rows, layout.k)
 
     def read_into(self, keys: Array, ids: Array, start: int) -> None:
@@ -126,18 +136,25 @@ class Found:
     time)."""
 
     visits: ScratchMatrix | None
-    """(places, visits) partitions that a row should visit; None for lists that visits have found."""
+    """(places, visits) partitions that a row should visit, since its neighbors are there and it is not; None
+    for lists that visits have found."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Files for the lists found within partitions in a round."""
+        """Files in ``folder`` for the lists found within partitions in round ``round_index``, from 0.
+
+        ``batches`` is the number of batches of partitions.
+        """
         at = folder / f"round-{round_index + 1:02d}"
         visits = ScratchMatrix(_under(at, "list-visits.bin"), layout.places, layout.visits, PARTITION)
         return cls._of(layout, at, batches, layout.places, visits)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Files for the lists that rows find in partitions that they visit after a round."""
+        """Files in ``folder`` for the lists that rows find in partitions that they visit after a round.
+
+        ``round_index`` is counted from 0; ``batches`` is the number of batches of partitions.
+        """
         places = layout.visits * layout.rows
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", batches, places, None)
 
@@ -152,7 +169,10 @@ class Found:
 
 
 def visits_of(layout: Layout, folder: Path, round_index: int) -> ScratchMatrix:
-    """File of the partitions that each row visits after a round, (rows, visits)."""
+    """File in ``folder`` of the partitions that each row visits after a round, (rows, visits).
+
+    ``round_index`` is the number of the round, from 0.
+    """
     at = folder / f"round-{round_index + 1:02d}"
     return ScratchMatrix(_under(at, "visits.bin"), layout.rows, layout.visits, PARTITION)
 

@@ -29,23 +29,26 @@ nearest center. Rows well within a cluster are in one partition. Those between a
 know where else to look."""
 
 VISITS = 3
-"""Largest number of partitions that a row visits after a round."""
+"""Largest number of partitions that a row visits after a round: it is in none of them, but has neighbors
+there, and is compared with all rows there."""
 
 LIKELY_SPILL = 1.5
-"""Partitions of a row on average, in estimates of cost; also the partitions that it visits."""
+"""Number of partitions that a row is put into on average, in estimates of cost; also of those it visits."""
 
 LEAST_ROWS = 600
-"""Least average rows of a partition, each row counted once; with fewer, lists cost more than products."""
+"""Least average number of rows of a partition, each row counted once; with fewer, lists cost more than
+products."""
 
 ROWS_PER_NEIGHBOR = 32
-"""Least average rows of a partition, each row counted once, for each neighbor that is searched for."""
+"""Least average number of rows of a partition, each row counted once, for each neighbor that is searched
+for."""
 
 ROOTS = 1.3
-"""Least average rows of a partition, each row counted once, over the square root of all rows. Larger
-partitions cost more pairs, smaller ones more distances from centers."""
+"""Least average number of rows of a partition, each row counted once, over the square root of the number of
+all rows. Larger partitions cost more pairs, smaller ones more distances from centers."""
 
 SAMPLE_ROWS = (8, 16)
-"""Fewest and most rows of the sample for each center; ``SAMPLE_BYTES`` decides in between."""
+"""Fewest and most rows of the sample for each center; in between, the sample has ``SAMPLE_BYTES``."""
 
 SAMPLE_BYTES = 64 * 2**20
 
@@ -75,7 +78,7 @@ RECALL_ROWS = 400
 """Least number of rows that are compared with all others, to measure the recall."""
 
 CERTAINTY = 8
-"""Rows that measure the recall, times the share of neighbors that may be missed. Half as many rows, with all
+"""The recall is measured by at least ``CERTAINTY / (1 - min_recall)`` rows. Half as many rows, with all
 neighbors found, give an interval that just reaches down to ``min_recall``."""
 
 
@@ -90,11 +93,11 @@ class Layout:
 
     min_recall: float
     chunk_rows: int
-    """Rows of a chunk of the result."""
+    """Number of rows whose lists are a chunk of the result."""
 
     @property
     def rows(self) -> int:
-        """Rows of the matrix."""
+        """Number of rows of the matrix."""
         return self.source.shape[0]
 
     @property
@@ -121,7 +124,7 @@ class Layout:
 
     @property
     def most_count(self) -> int:
-        """Largest number of partitions that there can be."""
+        """Largest number of partitions that there can be: see ``count``."""
         return self.count + self.groups
 
     @property
@@ -131,7 +134,7 @@ class Layout:
 
     @property
     def visits(self) -> int:
-        """Largest number of partitions that a row visits after a round."""
+        """Largest number of partitions that a row visits after a round, see ``VISITS``."""
         return min(VISITS, max(1, self.count - 1))
 
     @property
@@ -152,12 +155,12 @@ class Layout:
 
     @property
     def sample_rows(self) -> int:
-        """Rows that centers are made from."""
+        """Number of sampled rows that centers are made from."""
         return min(self._most_sample_rows, SAMPLE_ROWS[1] * self.count)
 
     @property
     def recall_rows(self) -> int:
-        """Rows whose true neighbors are found."""
+        """Number of sampled rows whose true neighbors are found, to measure the recall."""
         return min(self.rows, max(RECALL_ROWS, math.ceil(CERTAINTY / (1 - self.min_recall) - 1e-6)))
 
     # Cuts -----------------------------------------------------------------------------------------
@@ -195,7 +198,8 @@ class Layout:
 def pack_partitions(ends: Int64, batch_rows: int, most_rows: int) -> Int64:
     """Edges of batches of at most ``batch_rows`` rows: several whole partitions, or a piece of a large one.
 
-    ``ends`` (count + 1,) are those of the partitions; one of more than ``most_rows`` is cut.
+    ``ends`` (count + 1,) are those of the partitions; one of more than ``most_rows`` rows is cut. Both count
+    the rows of all partitions, one after the other.
     """
     edges = [0]
     for start, stop in itertools.pairwise(ends.tolist()):
@@ -216,14 +220,18 @@ def _work(edges: Int64) -> Cut:
 
 
 def edges_of(counts: Int64) -> Int64:
-    """(partitions + 1,) first row of each partition, from the number of rows of each."""
+    """(partitions + 1,) first row of each partition, and the end, from the number of rows of each.
+
+    Rows are those of all partitions, one after the other.
+    """
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
-    """Partitions, or pieces of them, among rows ``start:stop`` by partition: number and slice of each.
+    """Partitions, or pieces of them, among rows ``start:stop`` of all rows sorted by partition.
 
-    ``edges`` (partitions + 1,) are the rows at which partitions begin.
+    Returns the number and the slice of rows of each. ``edges`` (partitions + 1,) are the rows at which
+    partitions begin.
     """
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))

@@ -39,12 +39,16 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 KEYS, IDS, UNCERTAIN = "true_keys", "true_ids", "true_uncertain"
-"""Names of sums of a fold: distances (keys) and ids of lists, and how often a row was uncertain."""
+"""Names of sums of a fold: distances (keys) and ids of lists, and how often a row was uncertain. See
+``FewRows.sums``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewRows:
-    """A few rows, in an intermediate file, that are compared with all others."""
+    """A few rows, in an intermediate file ``rows`` (count, n), that are compared with all others.
+
+    ``k`` is the number of neighbors that are found of each.
+    """
 
     reader: BlockReader
     rows: ScratchMatrix
@@ -99,7 +103,8 @@ def let_meet(
 ) -> None:
     """Compare rows ``x`` with rows ``y``, and update ``lists``, the nearest of each row of ``x``, in place.
 
-    ``work.room`` gives buffers, ``work.precise`` becomes True if products need float64; ``same``: x is y.
+    ``work.room`` gives buffers, ``work.precise`` becomes True if products need float64. ``same`` is True if
+    ``x`` is ``y``: no row is then compared with itself.
     """
     work.precise |= meet_rows(
         x,
@@ -115,7 +120,8 @@ def let_meet(
 
 
 def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
-    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with ``others``."""
+    """Bytes of tiles and shortlists for comparing ``rows`` rows, which have lists of ``k``, with ``others``
+    rows that have none."""
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
@@ -131,7 +137,10 @@ def exceeds_float32(x: Rows, y: Rows) -> bool:
 
 
 def without_themselves(state: State, own: Int64) -> tuple[Float64, Int64]:
-    """Sorted lists (rows, k) of keys and ids in a state, each without its own row; ``own``: row numbers."""
+    """Keys and ids (rows, k) of the lists in ``state``, sorted, each without its own row.
+
+    ``own`` (rows,) are the numbers of the rows that have the lists.
+    """
     keys, ids = state[KEYS].copy(), state[IDS].copy()
     sort_lists(keys, ids)
     k = keys.shape[1] - 1

@@ -46,16 +46,21 @@ class MergeLists(DeclaredFold):
 
     found: Found
     before: Lists | None
+    """Lists of all rows from earlier sweeps, or None."""
+
     after: Lists
+    """Files for the merged lists of all rows."""
+
     visits: ScratchMatrix | None
-    """File to write for the partitions that each row should visit, (rows, visits); None after visits."""
+    """File to write for the partitions that each row should visit, (rows, visits), since its neighbors are
+    there and it is not; None after visits."""
 
     k: int
     true_rows: Int64
-    """Rows whose true neighbors are known, in order."""
+    """(t,) numbers, ascending, of the rows whose true neighbors are known."""
 
     farthest: Float64
-    """Distance of the farthest true neighbor of each row in ``true_rows``."""
+    """(t,) distance of the farthest true neighbor of each row in ``true_rows``."""
 
     slots: int = 1
     row_seconds: float = 1e-6
@@ -93,7 +98,7 @@ class MergeLists(DeclaredFold):
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Merge the lists of rows ``start:stop`` from all batches, count true neighbors, and write them."""
+        """Merge the lists of rows ``start:stop`` from all batches, count true neighbors, and write lists."""
         count, panel = stop - start, int(np.searchsorted(self.cut.panels, start))
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         if self.before is None:
@@ -113,9 +118,10 @@ class MergeLists(DeclaredFold):
         self.after.write(start, keys, neighbors)
 
     def _take_visits(self, visits: Array, rows: Int64, top: int) -> None:
-        """Copy the partitions that rows should visit into ``visits``; one of the lists of a row has them.
+        """Copy the partitions that rows should visit into ``visits`` (rows of the panel, visits).
 
-        ``rows`` are rows of the panel, and ``top`` is the position of the first of their lists in ``found``.
+        One of the lists of a row has them. ``rows`` are the rows of some lists, counted from the first of the
+        panel, and ``top`` is the position of the first of these lists in ``found``.
         """
         if self.found.visits is not None:
             some = np.empty((len(rows), visits.shape[1]), PARTITION)
@@ -124,9 +130,10 @@ class MergeLists(DeclaredFold):
             visits[rows[chosen]] = some[chosen]
 
     def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> Int64:
-        """Merge the lists ``top:end`` of ``found`` into the lists of a panel that begins at row ``start``.
+        """Merge the lists ``top:end`` of ``found`` into those of a panel that begins at row ``start``.
 
-        Returns the rows of these lists, counted from ``start``; some may be repeated.
+        The lists of the panel, ``keys`` and ``neighbors`` (rows, k), are changed in place. Returns the rows
+        of the lists that were merged, counted from ``start``; some may be repeated.
         """
         ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
         self.found.ids.read_into(ids, top)
@@ -136,7 +143,8 @@ class MergeLists(DeclaredFold):
         return rows
 
     def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
-        """Count neighbors that are as near as the true ones, and lists of fewer than k neighbors."""
+        """Add to ``state`` the number of neighbors that are as near as the true ones, and that of lists of
+        fewer than k neighbors."""
         first, last = np.searchsorted(self.true_rows, [start, stop]).tolist()
         for place in range(first, last):
             near = keys[self.true_rows[place] - start] <= self.farthest[place]
@@ -145,7 +153,7 @@ class MergeLists(DeclaredFold):
 
 
 def empty_lists(rows: int, k: int) -> tuple[Float64, Int64]:
-    """Uninitialized arrays into which lists are read."""
+    """Uninitialized arrays (rows, k) of keys and of ids, into which lists are read."""
     return np.empty((rows, k)), np.empty((rows, k), np.int64)
 
 
@@ -158,6 +166,8 @@ class WriteMerged(DeclaredFold):
 
     lists: Lists
     completed: Completed | None
+    """Lists of some rows, which replace those in ``lists``; None if there are none."""
+
     result: Path
     k: int
     graph: bool
@@ -181,7 +191,7 @@ class WriteMerged(DeclaredFold):
         return self.cut.panel_rows * self.k * (2 * 16 + 3 * 8)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sort, check and write the lists of rows ``start:stop``."""
+        """Sort and check the lists of rows ``start:stop``, and write them into the result."""
         keys, neighbors = work.keys[: stop - start], work.neighbors[: stop - start]
         self.lists.read_into(keys, neighbors, start)
         if self.completed is not None:

@@ -115,7 +115,8 @@ def _each(layout: Layout) -> float:
 
 
 def _round_operations(layout: Layout) -> tuple[float, float, float]:
-    """Operations of a round: putting rows into partitions, comparing rows within these, and visits."""
+    """Estimated operations of a round, in three parts: putting rows into partitions, comparing rows within
+    these, and comparing them with partitions that they visit."""
     average, placed = LIKELY_SPILL * layout.rows / layout.count, LIKELY_SPILL * layout.rows
     centers = layout.rows * layout.count
     each = _each(layout)
@@ -168,7 +169,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
 
 
 def _smaller(task: Neighbors, layout: Layout, budget: Budget) -> str:
-    """Advice for a message: the argument ``partition_rows`` with as many rows as fit."""
+    """Text that suggests the argument ``partition_rows`` with as many rows as fit."""
 
     def sweeps_of(rows: int) -> PanelSweeps:
         other = dataclasses.replace(

@@ -5,9 +5,8 @@ partitions and their visitors. If a partition is searched in pieces, each piece 
 the visitors, which are compared with each other. A fold is the work of a sweep (one run through all
 partitions) on each batch.
 
-Write rows by the partitions that they visit, from one more read.
-
-A fold is the work of a sweep (one run through the rows) on each panel (rows read at a time).
+Before that, one more read of the matrix writes rows sorted by the partitions that they visit. Its fold is the
+work on each panel (rows read at a time).
 """
 
 from __future__ import annotations
@@ -83,7 +82,10 @@ class Meetings:
 
 @dataclass(frozen=True, slots=True)
 class SearchVisits(OverPartitions):
-    """Fold that compares rows with those of partitions that they visit, and writes nearer ones found."""
+    """Fold that compares rows with those of partitions that they visit, and writes nearer ones found.
+
+    A row visits partitions that hold its neighbors, not itself.
+    """
 
     reader: BlockReader
     """Reader that prepares rows for comparison; it reads none from the matrix here."""
@@ -99,7 +101,7 @@ class SearchVisits(OverPartitions):
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels of rows whose lists will be merged at a time."""
+    """(panels + 1,) edges of the panels of rows whose lists will be merged at a time."""
 
     slots: int = 1
     row_seconds: float = 1e-5
@@ -182,7 +184,11 @@ class SearchVisits(OverPartitions):
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
-    """Slice of a batch, which is positions ``span`` among all, that belongs to a partition."""
+    """Slice of the rows of a batch that belong to a partition; empty if none do.
+
+    The batch is positions ``span`` (start and stop) among the rows of all partitions, which begin at ``ends``
+    (partitions + 1,).
+    """
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
 
@@ -191,7 +197,7 @@ def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
 class PlaceVisitors(DeclaredFold):
     """Fold that writes rows, panel by panel, sorted by the partitions that they visit, and counts them.
 
-    A panel is the rows that are read at a time.
+    A panel is the rows that are read at a time. A row visits partitions that hold its neighbors, not itself.
     """
 
     reader: BlockReader
@@ -229,7 +235,10 @@ class PlaceVisitors(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read rows ``start:stop``, and write each once for every partition that it visits."""
+        """Read rows ``start:stop``, and write each to ``runs`` once for every partition that it visits.
+
+        Adds to ``counts`` in ``state``.
+        """
         panel = self.reader.read(work.panel, start, stop, 0)
         visits = work.visits[: stop - start]
         self.visits.read_into(visits, start)

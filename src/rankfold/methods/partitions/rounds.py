@@ -6,9 +6,8 @@ round. If the recall is too low, one more read compares rows with partitions tha
 they are not; then comes the next round. The number of rounds, and what they find, follows from the rows, the
 request and the seed.
 
-The share of true neighbors that a search has found, and a confidence interval for it.
-
-A row is chosen among all with equal chances; of its ``k`` true neighbors ``h`` were found. Neighbors as near
+The recall is the share of true neighbors that a search has found, and has a confidence interval. A row is
+chosen among all with equal chances; of its ``k`` true neighbors ``h`` were found. Neighbors as near
 as the farthest true one count, so that a choice among equal distances is no error. What is reported is the
 mean of ``h / k`` over some rows, and an interval for the mean over all rows.
 
@@ -101,7 +100,11 @@ class Rounds:
         return self.recall[-1].low >= self.layout.min_recall or self.layout.count == 1
 
     def write(self, run: Run, cut: Cut, *, graph: bool) -> None:
-        """Write the lists into the result, whose arrays exist already."""
+        """Write the lists into the result, whose arrays exist already.
+
+        ``cut`` is that of the rows into panels of whole chunks; ``graph`` is True to write the lists as the
+        entries of a sparse matrix, too.
+        """
         assert self.lists is not None  # noqa: S101 - there is a round
         run.sweep("write", WriteMerged(cut, self.lists, self.completed, run.result, self.layout.k, graph))
 
@@ -141,7 +144,8 @@ class Rounds:
         return matrix, few, ids[1]
 
     def _centers(self, run: Run, index: int, sample: ScratchMatrix) -> tuple[Path, int]:
-        """Make the centers of a round; returns the path of their checkpoint file, and their number."""
+        """Make the centers of round ``index``, from 0; returns the path of their checkpoint file, and their
+        number."""
         path = run.part(f"assign-{index + 1:02d}", "centers.part")
 
         def make() -> State:
@@ -160,8 +164,9 @@ class Rounds:
     def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
         """Find neighbors within partitions, and partitions to visit; returns the number of short lists.
 
-        Those have fewer than k neighbors. ``counts`` (partitions,) are numbers of rows; ``truth``: rows whose
-        true neighbors are known, and distances of the farthest of these.
+        Those have fewer than k neighbors. ``index`` is the number of the round, from 0; ``counts``
+        (partitions,) are numbers of rows. ``truth`` has the numbers (t,) of rows whose true neighbors are
+        known, and the distances (t,) of the farthest of these.
         """
         layout = self.layout
         ends = edges_of(counts)
@@ -220,8 +225,8 @@ class Rounds:
     ) -> int:
         """Merge the lists of batches by row, and measure the recall; returns the number of short lists.
 
-        ``lists``: position of each batch in the files, the files, and the file for partitions to visit, or
-        None.
+        ``lists`` has the position of each batch in the files (batches + 1,), the files, and the file for
+        partitions to visit, or None. ``name`` is that of the sweep, ``truth`` that of ``_search``.
         """
         (starts, found, visits), layout = lists, self.layout
         after = Lists.after(layout, run.scratch, name)
@@ -240,7 +245,8 @@ def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> No
 
 
 def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
-    """Numbers of the sampled rows: those that centers are made from, and those compared with all others."""
+    """Numbers of the sampled rows, ascending: those that centers are made from, and those that are compared
+    with all others."""
     return (
         drawn(layout.rows, layout.sample_rows, seed, Purpose.PARTITION_SAMPLE),
         drawn(layout.rows, layout.recall_rows, seed, Purpose.RECALL_ROWS),
@@ -252,7 +258,8 @@ def assign_fold(
 ) -> AssignRows:
     """Fold that puts rows into partitions.
 
-    ``files``: path of the centers, their number, files to write, and lists of earlier rounds or None.
+    ``files`` has the path of the centers, their number, files to write, and lists of earlier rounds or None;
+    ``few`` are rows that are compared with all others, in the first round.
     """
     (centers, count, runs, before), columns = files, layout.source.shape[1]
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
@@ -276,7 +283,7 @@ MISSED = 0.05
 """Largest share of samples whose interval does not contain the mean."""
 
 EXTRA_ROWS = 0.5
-"""Rows without a found neighbor that are added in the variance between rows."""
+"""Number of rows without a found neighbor that are added in the variance between rows."""
 
 
 class Recall(NamedTuple):
@@ -288,9 +295,9 @@ class Recall(NamedTuple):
 
 
 def recall_of(hits: npt.NDArray[np.int64], k: int, rows: int) -> Recall:
-    """Recall from the number of true neighbors found, of ``k`` each, of rows sampled from ``rows``.
+    """Recall from ``hits`` (r,), the numbers of true neighbors found, of ``k`` each, of r sampled rows.
 
-    It is exact if these are all rows.
+    ``rows`` is the number of rows that they were sampled from; the recall is exact if all were.
 
     >>> found = recall_of(np.full(100, 15), 15, 10**6)
     >>> found.mean, round(found.low, 2), found.high

@@ -30,17 +30,18 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 STEPS = 4
-"""Steps of k-means on the sample: partitions need not be good clusters, but near rows must stay together."""
+"""Number of steps of k-means on the sample: partitions need not be good clusters, but near rows must stay
+together."""
 
 LEAST_SEEN = 4
-"""Least rows of a partition, as estimated from the sample, in multiples of k + 1."""
+"""Least number of rows of a partition, as estimated from the sample, in multiples of k + 1."""
 
 ROWS_PER_GROUP = 10
 """Number of centers that share a distance bound in the steps of k-means."""
 
 
 def drawn(rows: int, count: int, seed: int, purpose: Purpose) -> Int64:
-    """Numbers of ``count`` random rows, in order."""
+    """Numbers (count,), ascending, of random rows out of ``rows``: a function of these arguments."""
     generator = np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64)))
     chosen: Int64 = np.sort(generator.choice(rows, count, replace=False)).astype(np.int64)
     return chosen
@@ -53,9 +54,11 @@ class CollectRows(DeclaredFold):
     reader: BlockReader
     cut: Cut
     chosen: tuple[Int64, ...]
-    """Row numbers of each set of rows to copy, in order."""
+    """Row numbers, ascending, of each set of rows to copy."""
 
     into: tuple[ScratchMatrix, ...]
+    """File of each set of rows, in the type that they have in memory."""
+
     slots: int = 1
     row_seconds: float = 1e-6
 
@@ -97,10 +100,11 @@ def _write_rows(into: ScratchMatrix, first: int, rows: Array, some: Int64) -> No
 
 
 def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_index: int) -> Array:
-    """Centers of the partitions of a round, from a sample (rows, n).
+    """Centers of the partitions of round ``round_index``, from 0, made from a ``sample`` (rows, n).
 
     The sample is split into groups, each of which gets centers in proportion to its rows. Centers of few rows
-    are left out, since their partitions could hold fewer rows than a list takes.
+    are left out, since their partitions could hold fewer rows than a list takes. ``layout`` has the number of
+    partitions that is aimed at.
 
     Returns
     -------
@@ -128,7 +132,10 @@ def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_inde
 
 
 def _cluster(rows: Array, count: int, generator: np.random.Generator) -> tuple[Float64, Int64]:
-    """Centers after a few steps of k-means from random rows, and the label of each row."""
+    """Centers after a few steps of k-means from ``count`` random rows, (count, n), and the label of each row.
+
+    There are fewer centers if there are fewer rows.
+    """
     first = rows[np.sort(generator.choice(len(rows), min(count, len(rows)), replace=False))].astype(
         np.float64
     )

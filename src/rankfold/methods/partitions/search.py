@@ -58,16 +58,17 @@ class OverPartitions(DeclaredFold):
         return work
 
     def ready(self, work: Workspace, name: str, raw: Array) -> Any:
-        """Rows ready for comparison; a copy that this takes is in the buffer of that name."""
+        """Rows ``raw`` (r, n) ready for comparison; a copy that this takes is in the buffer ``name``."""
         shape = len(raw), self.reader.copy_columns
         copy = work.room.array(name, shape, np.float32) if self.reader.copies else None
         return self.reader.ready(raw, copy)
 
 
 def name_neighbors(lists: NearLists, ids: Int64) -> None:
-    """Replace places in lists of neighbors by ids of the rows there.
+    """Replace ``lists.ids``, indices of rows of a partition, by the ids of these rows, in place.
 
-    Rows of a partition lie in order, so that equal distances were decided as ids decide them.
+    ``ids`` (rows,) are those of all rows of the partition. They increase, so that equal distances were
+    decided as ids decide them.
     """
     known = lists.ids != EMPTY
     lists.ids[known] = ids[lists.ids[known]]
@@ -93,10 +94,11 @@ class SearchPartitions(OverPartitions):
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels of rows whose lists will be merged at a time."""
+    """(panels + 1,) edges of the panels of rows whose lists will be merged at a time."""
 
     visits: int
-    """Largest number of partitions that a row visits."""
+    """Largest number of partitions that are chosen for a row to visit: its neighbors are there, and it is
+    not."""
 
     later: bool
     """True in rounds after the first, when rows have lists already."""
@@ -170,7 +172,8 @@ class SearchPartitions(OverPartitions):
         gather_rows(work.room, pieces, work.index, self.ends, (start, stop), self.run_starts)
 
     def _write(self, work: Workspace, start: int, count: int) -> None:
-        """Write lists in order of rows, and the partitions that these rows should visit."""
+        """Write the ``count`` lists of the batch at position ``start``, in order of rows, and the partitions
+        that these rows should visit."""
         batch = int(np.searchsorted(self.cut.panels, start))
         lists = work.keys[:count], work.neighbors[:count]
         order = write_lists(self.found, (batch, start), work.ids[:count, 0], lists, self.list_edges)
@@ -186,7 +189,7 @@ def gather_rows(
     span: tuple[int, int],
     run_starts: Int64,
 ) -> None:
-    """Read rows by partition, each partition in order of rows, from all runs.
+    """Read rows by partition from all runs into arrays; rows of a partition are in order of their numbers.
 
     A run holds the rows of one panel of the matrix, sorted by partition.
 
@@ -243,10 +246,25 @@ def _take_run(room: BufferPool, into: Array, matrix: ScratchMatrix, at: int, low
 def write_lists(
     found: Found, place: tuple[int, int], ids: Int64, lists: tuple[Float64, Int64], edges: Int64
 ) -> Int64:
-    """Write the lists of a batch of partitions in order of their rows; returns that order, (r,).
+    """Write the lists of a batch of partitions to ``found``, in order of their rows; returns that order.
 
-    ``place``: number of the batch, and its first position in the files; ``ids`` (r,) are the rows of the
-    lists, and ``edges`` those of the panels that lists are merged by.
+    Parameters
+    ----------
+    found : Found
+        Files to write into.
+    place : (int, int)
+        Number of the batch, and its first position in the files.
+    ids : (r,)
+        Number of the row of each list.
+    lists : (r, k), (r, k)
+        Keys and ids of the lists.
+    edges : (panels + 1,)
+        Edges of the panels of rows whose lists will be merged at a time.
+
+    Returns
+    -------
+    (r,)
+        Indices that sort ``ids``.
     """
     batch, start = place
     order = np.argsort(ids, kind="stable")

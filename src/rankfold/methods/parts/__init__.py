@@ -8,9 +8,9 @@ conditioned         panels that are centered and scaled; sums and squares of col
 square_range        numbers whose squares leave the range of float64, refused
 row_weights         weights of rows
 sample              rows that are read before any pass
-start               provisional mean and unit, and the first block, from a few rows
-combination         combinations of blocks on scratch; Gram matrix and R factor of such combinations;
-                    combinations, written into the chunks of the result
+start               provisional mean and unit, and the first block of vectors, from a few rows
+combination         linear combinations of matrices on scratch: their rows, Gram matrix and R factor, and
+                    their rows written into the chunks of the result
 held_blocks         blocks of rows that stay in memory while others are read, for folds of pairs of blocks
 outputs             arrays and facts of results: names of axes, types and ranges
 """

@@ -1,11 +1,8 @@
 """Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, followed by Gaussian columns.
 
-Scratch is intermediate files of a run. A grain is the rows of one product.
-
-Folds over a tall narrow matrix on scratch: the Gram matrix of its columns in float64, and its R factor by
-a tree of Householder factorizations.
-
-Fold that writes rows of a factor as whole chunks of the result, each once and by one task.
+Scratch is intermediate files of a run. Folds over such a combination form its rows whenever they need them:
+one sums the Gram matrix of its columns in float64, one finds its R factor by a tree of Householder
+factorizations, and one writes rows of a factor as whole chunks of the result, each once and by one task.
 
 A panel is the rows that fill whole chunks, a grain the rows of one product.
 """
@@ -38,28 +35,32 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Linear combinations of the columns of the ``Y``, formed from scratch files whenever they are read."""
+    """Matrix ``[Y_1 ... Y_t] C - 1 o'``, then Gaussian columns; its rows are formed when they are read."""
 
     parts: tuple[ScratchMatrix, ...]
+    """The matrices Y on scratch, (long, b) each."""
+
     constants: Path
-    """Path of a checkpoint file with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
+    """Path of a checkpoint file with ``coefficients`` C (sum of widths of the Y, columns) and ``offset`` o
+    (columns,)."""
 
     columns: int
-    """Number of columns of the coefficients C."""
+    """Number of columns of C."""
 
     random: int
-    """Number of Gaussian columns that replace directions in which the matrix is zero."""
+    """Number of Gaussian columns, in place of directions in which the matrix is zero."""
 
     seed: int
+    """Key of the Gaussian columns."""
 
     @property
     def width(self) -> int:
-        """Total number of columns."""
+        """Number of columns of the combination, with Gaussian ones."""
         return self.columns + self.random
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of scratch that one row is read from."""
+        """Bytes of scratch that one row is formed from."""
         return sum(part.row_bytes for part in self.parts)
 
     @property
@@ -69,9 +70,11 @@ class Combination:
         return max(part.row_bytes for part in self.parts) + 8 * widest + 4 * 8 * self.width
 
     def buffers(self, rows: int) -> dict[str, Buffer]:
-        """Buffers for grains of ``rows`` rows: a part as read and in float64, its product, and their sum.
+        """Working arrays by name, to form ``rows`` rows at a time.
 
-        Coefficients and offset are the constants.
+        ``y`` holds rows of one Y as read and ``y64`` in float64, (rows, largest b); ``product`` (rows,
+        columns) is their product with C, ``combined`` (rows, width) the rows formed. ``coefficients`` and
+        ``offset`` are constants.
         """
         widest = max(self.parts, key=lambda part: part.columns)
         total = sum(part.columns for part in self.parts)
@@ -86,11 +89,11 @@ class Combination:
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of Gaussian columns as they are drawn."""
+        """Bytes that drawing Gaussian columns takes besides the buffers."""
         return 8 * 1024 * self.random
 
     def rows(self, work: Workspace, start: int, stop: int) -> Float64:
-        """Form rows ``start:stop``, (rows, width), in a buffer of ``work``."""
+        """Form rows ``start:stop``, (stop - start, width), in a buffer of ``work``, which is returned."""
         count = stop - start
         out: Float64 = work.combined[:count]
         out[:, : self.columns] = -work.offset
@@ -109,7 +112,7 @@ class Combination:
 
 
 class OverCombination(DeclaredFold):
-    """Base class of folds over the rows of a combination."""
+    """Base class of folds over the rows of a combination, read from scratch."""
 
     __slots__ = ()
     combination: Combination
@@ -117,7 +120,7 @@ class OverCombination(DeclaredFold):
 
     @property
     def grain_rows(self) -> int:
-        """Rows of the largest grain."""
+        """Largest number of rows of a grain."""
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
     @property
@@ -127,24 +130,23 @@ class OverCombination(DeclaredFold):
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of the largest operand of a product: combined rows, rows of a part, or all coefficients."""
+        """Bytes of the largest operand of a product: combined rows, rows of one Y, or all coefficients."""
         columns = [part.columns for part in self.combination.parts]
         rows = self.longest_side * max(self.combination.width, *columns)
         return 8 * max(rows, sum(columns) * self.combination.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers for one grain of the combination: see ``Combination.buffers``."""
+        """Working arrays to form one grain of the combination: see ``Combination.buffers``."""
         return self.combination.buffers(self.grain_rows)
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes that the combination takes in addition to its buffers."""
+        """Bytes of a step besides buffers and sums: those that forming rows takes."""
         return self.combination.temporary_bytes
 
     @property
     def device_bytes(self) -> int:
-        """Upper bound on the bytes on a device, with those in which the Gram matrix of a grain is formed and
-        mirrored."""
+        """Upper bound on the bytes on a GPU, with those in which the Gram matrix of a grain is formed."""
         return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)
 
 
@@ -160,16 +162,16 @@ class NarrowGram(OverCombination):
     kernels = (gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Gram matrix of the combination's columns, (width, width)."""
+        """The sum ``gram`` (width, width): the Gram matrix of the combination's columns."""
         return {"gram": Sum((self.combination.width,) * 2)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes that the combination takes besides its buffers, and those of the Gram matrix of a grain."""
+        """Bytes of a step besides buffers and sums: of forming rows, and of the Gram matrix of a grain."""
         return self.combination.temporary_bytes + 8 * self.combination.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the Gram matrix of the rows of a panel, grain by grain."""
+        """Add the Gram matrix of rows ``start:stop`` to ``state["gram"]``, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = self.combination.rows(work, first, last)
             add_gram(rows, total=state["gram"])
@@ -190,46 +192,55 @@ class NarrowR(OverCombination):
     kernels = (gaussian_rows, product, panel_r, merge_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """R factor of the rows so far, (width, width); those of two streams are factorized together."""
+        """The sum ``r`` (width, width): R factor of the rows so far; those of two streams are merged."""
         return {"r": Sum((self.combination.width,) * 2, join=merge_r)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of copies that LAPACK makes of what it factorizes: rows, and R factors that are merged."""
+        """Bytes of a step besides buffers and sums: copies that LAPACK makes of what it factorizes.
+
+        That is rows of a grain, or R factors that are merged.
+        """
         rows, width = self.grain_rows, self.combination.width
         copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
         return self.combination.temporary_bytes + copies
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Merge the R factor of the rows of a panel, grain by grain."""
+        """Replace ``state["r"]`` by the R factor of its rows and rows ``start:stop``, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             state["r"] = merge_r(state["r"], panel_r(self.combination.rows(work, first, last)))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRows(OverCombination):
-    """Fold that writes ``(combination @ rotation) * weights`` and sums up the Gram matrix before weights."""
+    """Fold that writes ``(combination @ rotation) * weights``, and sums its Gram matrix before weights."""
 
     combination: Combination
     cut: Cut
-    """Panels are whole chunks of the array."""
+    """Cut of the rows into panels that are whole chunks of the array."""
 
     constants: Path
     """Path of a checkpoint file with ``rotation`` (width, k) and ``weights`` (k,)."""
 
     array: Path
-    """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
+    """Path of the Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
 
     transposed: bool
     dtype: np.dtype[Any]
     rank: int
+    """Number k of columns to write."""
+
     row_seconds: float
     slots: int = 1
 
     kernels = (gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the combination; rotation (width, k), weights (k,), a grain of the factor; chunks."""
+        """Working arrays by name, with those of the combination.
+
+        ``rotation`` (width, k) and ``weights`` (k,) are constants, ``factor`` (grain rows, k) a grain of the
+        factor before weights, ``out`` (panel rows, k) the chunks to write, transposed if these are.
+        """
         tall, rank = self.cut.panel_rows, self.rank
         return {
             **OverCombination.buffers(self),
@@ -240,17 +251,17 @@ class WriteRows(OverCombination):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Gram matrix (k, k) of the factor ``combination @ rotation``, before weights."""
+        """The sum ``gram`` (k, k): Gram matrix of the factor ``combination @ rotation``, before weights."""
         return {"gram": Sum((self.rank, self.rank))}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes that the combination takes besides its buffers, of a Gram matrix, and of a copy of chunks."""
+        """Bytes of a step besides buffers and sums: of forming rows, a Gram matrix, and a copy of chunks."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.combination.temporary_bytes + 8 * self.rank**2 + chunks
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Form rows ``start:stop`` and write them as whole chunks."""
+        """Form rows ``start:stop``, add to the Gram matrix in ``state``, and write them as whole chunks."""
         out = work.out.T if self.transposed else work.out
         for first, last in grains(start, stop, self.cut.grain_rows):
             factor = work.factor[: last - first]

@@ -4,7 +4,7 @@ A tall matrix is shifted by a vector fixed before the pass; its difference from 
 afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is centered
 exactly here. A panel is the rows, or columns, in memory at a time, a grain those of one product.
 
-Means and deviations of the columns of a tall matrix: by a separate pass, or from sums of another.
+Also means and deviations of the columns of a tall matrix: by a separate pass, or from sums of another.
 """
 
 from __future__ import annotations
@@ -32,27 +32,36 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Centering:
-    """Centering and scaling of columns before they are multiplied."""
+    """How columns are centered and scaled before they are multiplied; A is the matrix after both."""
 
     center: bool
+    """True if column means are subtracted."""
+
     scale: bool
+    """True if columns are divided by their standard deviations."""
+
     pow2_scale: float
-    """Power of two near the reciprocal of the largest element: squares of centered columns stay in range."""
+    """Power of two near the reciprocal of the largest element, by which centered columns are multiplied so
+    that their squares stay in range."""
 
     constant_below: float
     """Standard deviation, relative to the mean, up to which a column counts as constant."""
 
     factor: float
-    """Power of two that A, centered and scaled, is multiplied by, so that its squares stay in range."""
+    """Power of two that A is multiplied by, so that its squares stay in range."""
 
     def panel_factor(self, orientation: Orientation) -> float:
-        """Power of two for elements of panels, of which only those of a wide matrix are scaled already."""
+        """Power of two that panels are multiplied by, for a sweep in that orientation.
+
+        ``pow2_scale`` along the rows, where columns are not scaled yet; ``factor`` along the columns.
+        """
         return self.pow2_scale if orientation is Orientation.ROWS else self.factor
 
     def scaled_squares(self, squares: Float64, factors: Float64) -> Float64:
-        """Sums of squares of columns times ``factors``, from those times pow2_scale squared.
+        """Sums of squares (c,) of columns that are multiplied by ``factors`` (c,) and by ``factor``.
 
-        Constant columns have a factor of 1; where they leave the range of float64, so do their products.
+        ``squares`` (c,) are those of columns multiplied by ``pow2_scale`` alone. Constant columns have a
+        factor of 1; where they leave the range of float64, so do their products.
         """
         unit = self.factor / self.pow2_scale
         with np.errstate(over="ignore", invalid="ignore"):
@@ -76,7 +85,7 @@ class LocalColumns:
 
 
 def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
-    """Statistics of whole columns (m, c); not finite where a column is not.
+    """Statistics of whole columns ``x`` (m, c); not finite for columns with NaN or Inf.
 
     The mean is taken twice, the second time of the differences from the first: for float64 data of mean 1e8
     and standard deviation 1 a single sum leaves a residual mean of 1e-8.
@@ -114,10 +123,14 @@ class OverColumns(OverPanels):
     panels: Panels
     centering: Centering
     columns: ScratchMatrix | None
-    """Scratch file for mean and deviation of each column when the sweep runs along the columns, or None."""
+    """Scratch matrix (columns, 2) for mean and deviation of each column; None if they are not to be
+    written."""
 
     def measure_columns(self, state: State, work: Workspace, grain: Grain) -> LocalColumns | None:
-        """Statistics of the columns of a grain, also written to ``columns``; None if not finite."""
+        """Statistics of the columns of a grain, which are also written to ``columns``.
+
+        None if they are not finite; NaN and Inf are then counted in ``state``.
+        """
         columns = local_columns(grain.raw, self.centering)
         if not self.is_finite(state, work, grain, columns.squares):
             return None
@@ -128,17 +141,22 @@ class OverColumns(OverPanels):
 
 
 class OverConditionedPanels(OverColumns):
-    """Base class of folds over centered and scaled panels."""
+    """Base class of folds over panels of a matrix whose columns are centered and scaled."""
 
     __slots__ = ()
 
     measures_columns: bool
-    """True if sums and squares of columns are taken: in the first pass over the data."""
+    """True if sums and squares of columns are added up as well, as in the first pass over the data."""
 
     shift: Float64
+    """(short,) vector subtracted from the rows of a tall matrix, near the column means; may be in
+    ``shift_part``."""
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``shift`` of columns (short,), from ``shift_part`` or held by the fold; a vector of ``ones``."""
+        """Working arrays of a segment by name: ``shift`` (short,) of the columns, and a vector of ``ones``.
+
+        The shift is read from ``shift_part``, or held by the fold.
+        """
         short = self.panels.view.short
         buffers: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
         if self.shift_part is not None:
@@ -154,24 +172,26 @@ class OverConditionedPanels(OverColumns):
 
     @property
     def vectors_bytes(self) -> int:
-        """Bytes of vectors along either side of a grain."""
+        """Bytes of the vectors along either side of a grain that a step allocates."""
         return 6 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes of a step: vectors along either side of a grain."""
+        """Bytes of a step besides buffers and sums: vectors along either side of a grain."""
         return self.vectors_bytes
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sum and sum of squares of each column of a tall matrix, (short,) each; bad numbers.
+        """Sums over all long rows, by name: ``sums``, ``squares`` (short,) and ``bad``.
 
-        Of a wide matrix only the sum of all squares, in ``squares[0]``.
+        For a tall matrix they are the sums and sums of squares of its columns less ``shift``, times
+        ``pow2_scale``, if ``measures_columns``. Of a wide matrix ``squares[0]`` is the sum of all squares.
+        ``bad`` is count and first position of NaN and Inf.
         """
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels, and fill the vector of ones."""
+        """Allocate buffers and panels on ``device``, and fill the vector of ones."""
         work = super().workspace(device)
         work.ones[:] = 1.0
         return work
@@ -179,10 +199,11 @@ class OverConditionedPanels(OverColumns):
     def condition_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Array]]:
-        """Yield the centered and scaled grains of the panel in a slot, as (rows, short) arrays.
+        """Yield the centered and scaled grains of panel ``slot``, which holds the long rows ``start:stop``.
 
-        Each follows the indices of its first long row and of the row after the last. Grains with NaN or Inf
-        are left out, and their bad elements are counted.
+        Each comes as index of its first long row, index after the last, and values (rows, short). Sums of
+        columns are added to ``state`` if they are measured. Grains with NaN or Inf are left out, and their
+        bad elements are counted.
         """
         condition = (
             self._shift_columns if self.panels.view.orientation is Orientation.ROWS else self._center_columns
@@ -216,31 +237,39 @@ class OverConditionedPanels(OverColumns):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics(OverPanels):
-    """Fold that sums the columns of ``x - shift`` and their squares over all rows."""
+    """Fold that sums the columns of ``x - shift`` and their squares over all rows of a tall matrix."""
 
     panels: Panels
     shift: npt.NDArray[np.float64]
+    """(short,) vector subtracted from each row, near the column means."""
+
     pow2_scale: float
+    """Power of two that differences are multiplied by before they are summed and squared."""
+
     row_seconds: float
 
     kernels = (measure,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Shift of the columns, (short,)."""
+        """The one working array: ``shift`` of the columns, (short,)."""
         return {"shift": Given.of(self.shift)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sum and sum of squares of each column, (short,) each, and count and position of bad numbers."""
+        """Sums over all rows, by name.
+
+        ``sums`` and ``squares`` (short,) are those of the columns less ``shift``, times ``pow2_scale``;
+        ``bad`` is count and first position of NaN and Inf.
+        """
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of sums and squares of the columns of one grain (rows of one product)."""
+        """Bytes of a step besides buffers and sums: sums and squares of the columns of one grain."""
         return 2 * 8 * self.panels.view.short
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add sums and squares of the columns of a panel, grain by grain."""
+        """Add rows ``start:stop``, read into panel buffer ``slot``, to the sums ``state``, in place."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             sums, squares = measure(numbers(grain.raw), work.shift, self.pow2_scale)
             if self.is_finite(state, work, grain, squares):
@@ -249,13 +278,16 @@ class ColumnStatistics(OverPanels):
 
 
 def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations from centered sums of squares; 0 for columns that are constant up to rounding."""
+    """Standard deviations (n,) of columns of ``count`` rows; 0 for those constant up to rounding.
+
+    ``squares`` (n,) are sums of squares about ``mean`` (n,), in one unit.
+    """
     deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
     return np.where(deviation > centering.constant_below * np.abs(mean), deviation, 0.0)
 
 
 def divisors(deviation: Float64) -> Float64:
-    """Divisors of columns for scaling: the deviations, or 1 for constant columns."""
+    """Divisors (n,) of columns for scaling: the deviations (n,), or 1 for constant columns."""
     return np.where(deviation > 0, deviation, 1.0)
 
 
@@ -264,19 +296,27 @@ def divisors(deviation: Float64) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Means and deviations of the columns of a tall matrix, after a pass over all rows.
+    """Means and deviations of the n columns of a tall matrix, in units of the data.
 
-    For a complex matrix ``mean`` has both parts of each mean in turn, and ``deviation`` each deviation twice.
+    For a complex matrix ``mean`` (2 n,) has both parts of each mean in turn, and ``deviation`` (2 n,) each
+    deviation twice.
     """
 
     mean: Float64
+    """(n,) column means; zeros if they are not subtracted."""
+
     deviation: Float64
+    """(n,) standard deviations, 0 for constant columns; ones if columns are not scaled."""
+
     total: float
     """Sum of squares of A, centered, scaled and times its factor; also for a wide matrix."""
 
 
 def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
-    """Statistics of the columns, from the sums of a pass."""
+    """Statistics of columns that are not scaled, from the sums of a pass about ``shift`` (short,).
+
+    Of a wide matrix only ``total`` is found: mean and deviation are 0 and 1.
+    """
     total, count = float(state["squares"].sum()), view.long
     if not (view.orientation is Orientation.ROWS and centering.center):
         return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
@@ -285,7 +325,7 @@ def statistics(state: State, view: View, shift: Float64, centering: Centering) -
 
 
 def scaled_statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
-    """Statistics of columns that are to be scaled, from sums about the provisional shift."""
+    """Statistics of a tall matrix whose columns are scaled, from sums of a pass about ``shift`` (short,)."""
     count = view.long
     d = state["sums"] / count if centering.center else np.zeros(view.short)
     squares = state["squares"] - count * d**2
@@ -299,14 +339,15 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
 
 
 def unit_divisors(deviation: Float64, centering: Centering) -> Float64:
-    """Divisors that turn columns times pow2_scale into those of A, scaled and times its factor."""
+    """Divisors (n,) that turn centered columns times ``pow2_scale`` into columns of A times its factor."""
     return divisors(deviation) * (centering.pow2_scale / centering.factor)
 
 
 def deviations(squares: Float64, view: View, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations of the columns; for complex columns from both parts, and once for each part.
+    """Standard deviations (n,) of the columns; of complex ones from both parts, and once for each part.
 
-    ``squares`` are times pow2_scale squared, which would leave the range of float64 without it.
+    ``squares`` (n,) are sums of squares of centered columns times ``pow2_scale``, which would leave the range
+    of float64 without it; ``mean`` (n,) is in units of the data.
     """
     paired, mean = is_complex(view.source), mean * centering.pow2_scale
     if paired:
@@ -316,7 +357,10 @@ def deviations(squares: Float64, view: View, mean: Float64, centering: Centering
 
 
 def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:
-    """True mean less provisional shift, from sums: the difference of both vectors would lose digits."""
+    """(short,) true mean less provisional shift, from the sums of a pass; zeros if nothing is shifted.
+
+    The difference of both vectors would lose digits.
+    """
     if not (centering.center and view.orientation is Orientation.ROWS):
         return np.zeros(view.short)
     return np.asarray(state["sums"] / view.long / centering.pow2_scale)

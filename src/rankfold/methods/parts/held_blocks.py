@@ -19,19 +19,19 @@ Rows_co = TypeVar("Rows_co", covariant=True)
 
 
 class Reader(Protocol[Rows_co]):
-    """Protocol of a reader of rows of a matrix, in any representation."""
+    """Protocol of a reader of rows of a matrix, which returns them in any representation."""
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes to read for one row."""
+        """Bytes to read for one row, on average."""
 
     def read(self, start: int, stop: int) -> Rows_co:
-        """Read rows ``start:stop`` into new memory."""
+        """Rows ``start:stop``, read into new memory."""
 
 
 @dataclass(slots=True)
 class HeldBlocks(Generic[Rows]):
-    """Workspace of one task: the group of blocks held in memory, and the block compared with them."""
+    """Workspace of one task: the group of blocks held in memory, and the passing block compared with them."""
 
     precise: bool = False
     """True if products are made in float64."""
@@ -40,12 +40,13 @@ class HeldBlocks(Generic[Rows]):
     """Index of the first block of the held group, and one past the last; (-1, -1) for none."""
 
     blocks: dict[int, Rows] = field(default_factory=dict)
-    """Held blocks by index."""
+    """Rows of each held block, by index of the block."""
 
     now: Rows | None = None
-    """The passing block; None if none is loaded."""
+    """Rows of the passing block; None if none is loaded."""
 
     room: BufferPool = field(default_factory=BufferPool)
+    """Buffers that comparisons reuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class BlockFold(Generic[Rows]):
     """Base class of folds that find nearest neighbors by comparing pairs of blocks: a ``PairFold``."""
 
     pairs: Pairs
+    """Edges of the blocks of rows that are compared."""
+
     left: Reader[Rows]
     """Reader of the rows whose neighbors are searched for, and which have lists of them."""
 
@@ -60,9 +63,10 @@ class BlockFold(Generic[Rows]):
     """Reader of the rows that are searched, and may be in lists; the same rows unless there are queries."""
 
     k: int
-    """Number of neighbors in a list."""
+    """Number of neighbors in the list of a row."""
 
     metric: int
+    """Code of the distance, as the kernels that compare rows number it."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -80,21 +84,24 @@ class BlockFold(Generic[Rows]):
         return 4
 
     def device_bytes(self, rows: int) -> int:
-        """0: nothing runs on a device."""
+        """0 bytes of a GPU, for any number of held rows: nothing runs on a device."""
         return 0
 
     def start(self, block: int) -> State:
-        """Empty lists of neighbors for the rows of a block: see ``empty_lists``."""
+        """Lists of neighbors, still empty, of the rows of block number ``block``: see ``empty_lists``."""
         return empty_lists(self.pairs, block, self.k)
 
     def list_bytes(self, rows: int) -> int:
-        """Bytes of lists of ``rows`` held rows and a passing block, and of flags of blocks compared."""
+        """Bytes of the lists of neighbors of ``rows`` held rows and of a passing block.
+
+        Flags that say which blocks were compared with which are included.
+        """
         # Flags are counted packed, and as a byte for each.
         met = 2 * (2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4) * len(self.pairs.met)
         return (rows + 3 * self.pairs.tallest()) * 2 * 8 * self.k + met
 
     def workspace(self, rows: int, device: Device = HOST) -> HeldBlocks[Rows]:
-        """An empty workspace: memory is allocated when blocks are read."""
+        """An empty workspace for a group of ``rows`` rows: memory is allocated when blocks are read."""
         return HeldBlocks()
 
     def holds(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> bool:
@@ -102,7 +109,10 @@ class BlockFold(Generic[Rows]):
         return work.span == group
 
     def load_resident(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> int:
-        """Read a group, block by block; return the bytes that were read."""
+        """Read the blocks ``group[0]`` to ``group[1]``, excluded, into ``work``; return the bytes read.
+
+        These are 0 if the group is in memory already.
+        """
         if work.span == group:
             return 0
         work.span, work.blocks, work.now = (-1, -1), {}, None
@@ -113,7 +123,7 @@ class BlockFold(Generic[Rows]):
         return int(edges[group[1]] - edges[group[0]]) * self.left.bytes_to_read
 
     def load_passing(self, work: HeldBlocks[Rows], block: int, group: tuple[int, int]) -> int:
-        """Make a block the passing one, from the group or by reading it; return the bytes that were read."""
+        """Make block number ``block`` the passing one, read unless it is held; return the bytes read."""
         if self.pairs.others is None and block in work.blocks:
             work.now = work.blocks[block]
             return 0

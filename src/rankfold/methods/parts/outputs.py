@@ -102,7 +102,8 @@ LAWS = {
 """Law of each array by its name: axes, types and range. ``Method.laws`` overrides it for one method."""
 
 METRIC = Fact((str,), choices=(*NAMES, *SET_NAMES, HAVERSINE, "precomputed"))
-"""Names of distances in results; aliases are stored under the name that they stand for."""
+"""Constraint on names of distances in facts of results; aliases are stored as the name that they stand
+for."""
 
 ATTRIBUTES: dict[str, Fact] = {
     **dict.fromkeys(
@@ -160,11 +161,12 @@ REQUEST: dict[str, Fact] = {
     **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha", "alpha_w", "alpha_h"), REAL_FACT),
     **dict.fromkeys(("gamma", "degree", "coef0"), REAL_FACT),
 }
-"""Type of entries of ``attrs["request"]`` that differ from the declared argument, or have none."""
+"""Constraints on entries of ``attrs["request"]`` that are no argument, or of another type than their
+argument."""
 
 
 def law_of_results(kind: str) -> ResultLaw | None:
-    """Build the law of results of one method from its declaration; None for an unknown method."""
+    """Build the constraints on results of a method from its declaration; None if ``kind`` names no method."""
     if kind not in METHODS:
         return None
     method, conditions, is_ours = METHODS[kind], dict[str, list[Condition]](), kind in METHODS.ours
@@ -182,9 +184,9 @@ def law_of_results(kind: str) -> ResultLaw | None:
 
 
 def _condition(said: str) -> Condition:
-    """Parse ``name=value`` or ``name`` to a test of a result's facts: the request has that value, or any.
+    """Test of a result's facts, from text ``name=value`` or ``name``: its request has that, or any value.
 
-    Empty text gives a test that is always true.
+    Empty text gives a test that is always true, and ``name`` alone is false for 0, False and None.
     """
     name, _, value = said.partition("=")
     if not name:
@@ -199,7 +201,7 @@ def _any_of(several: list[Condition]) -> Condition:
 
 
 def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
-    """Laws of the request's entries, by argument, for arguments that are numbers or words of a fixed choice.
+    """Constraints on the request's entries by name, for arguments that are numbers or words of a choice.
 
     Other arguments are stored in other forms.
     """
@@ -216,12 +218,15 @@ def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
 def create_output(
     group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
 ) -> Path:
-    """Create an array to write chunk by chunk; return its path. Chunks of an earlier attempt are kept."""
+    """Create an array in the result ``group``, to be written chunk by chunk; return its path.
+
+    Chunks of an earlier attempt are kept.
+    """
     return create_array(group, name, shape, dtype, chunks, LAWS[name].axes or ())
 
 
 def write_outputs(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays that are in memory, each as one chunk.
+    """Write arrays that are in memory, given by name, into the result ``group``, each as one chunk.
 
     Raises
     ------

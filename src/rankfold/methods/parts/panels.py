@@ -34,7 +34,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Array = npt.NDArray[Any]
 
 RUN_ROWS = 256
-"""Rows that a device adds up to one partial sum of columns."""
+"""Number of rows that a GPU adds up to one partial sum of each column, by which its memory is planned."""
 Float64 = npt.NDArray[np.float64]
 
 SINGLE = np.dtype(np.float32)
@@ -48,13 +48,13 @@ class Panels:
     view: View
     cut: Cut
     slots: int
-    """Number of panels in memory at once."""
+    """Number of panels that a segment (unit of work of a worker) has in memory at once."""
 
     dtype: np.dtype[Any]
     """Type of grains once they are centered and scaled."""
 
     extra_rows: int = 0
-    """Rows that a grain buffer has beyond the grain."""
+    """Number of rows that the buffer of a centered, scaled grain has beyond those of the grain."""
 
     borrows: bool = False
     """True if panels of a matrix in memory are used in place: for folds that never write to them."""
@@ -64,12 +64,16 @@ class Panels:
 
     @property
     def grain_rows(self) -> int:
-        """Rows of the largest grain."""
+        """Largest number of rows of a grain."""
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the buffers of one workspace, and of what reading keeps in each thread that reads."""
+        """Upper bound on the memory of the panels of one segment, in bytes.
+
+        It has the panels, buffers for converted grains, and what each thread that reads a panel takes besides
+        it.
+        """
         view, rows = self.view, self.cut.panel_rows
         panels = self.slots * rows * view.short * view.source.dtype.itemsize * (not self._lent)
         grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize * self._converts
@@ -78,7 +82,7 @@ class Panels:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device: panels, a centered and scaled grain, and partial sums of its columns."""
+        """Bytes on a GPU: panels, a centered and scaled grain, and partial sums of its columns."""
         view, rows = self.view, self.grain_rows + self.extra_rows
         columns = view.short if view.orientation is Orientation.ROWS else rows
         across = rows + view.short - columns
@@ -106,7 +110,7 @@ class Panels:
         return self.borrows and self.view.lend(0, 0) is not None
 
     def buffers(self, device: Device) -> Buffers:
-        """Allocate the panels of one workspace, and its buffers for converted grains."""
+        """Allocate the panels of one segment on ``device``, and its buffers for converted grains."""
         view = self.view
         rows = 0 if self._lent else self.cut.panel_rows
         slots = [device.slot(view.panel_shape(rows), view.source.dtype) for _ in range(self.slots)]
@@ -124,7 +128,10 @@ class Panels:
         return blake2b(pickle.dumps(self.view), digest_size=16).digest()
 
     def read(self, buffers: Buffers, start: int, stop: int, slot: int) -> None:
-        """Read a panel into a slot, or use it in place or as kept from an earlier pass."""
+        """Fill panel ``slot`` of ``buffers`` with long rows ``start:stop``.
+
+        They are read, used in place if the matrix is in memory, or found on a GPU, kept from an earlier pass.
+        """
         room, name = buffers.slots[slot], (buffers.name, start, stop) if buffers.name else None
         if name is not None and room.recall(name):
             return
@@ -136,7 +143,7 @@ class Panels:
         room.send(name)
 
     def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[Grain]:
-        """Yield the grains of the panel in a slot, which holds the long rows ``start:stop``."""
+        """Yield the grains of panel ``slot`` of ``buffers``, which holds the long rows ``start:stop``."""
         room = buffers.slots[slot]
         panel = room.array()
         for first, last in grains(start, stop, self.cut.grain_rows):
@@ -154,7 +161,11 @@ class Panels:
         return self.view.part(slot.staged, first, last)
 
     def condition(self, buffers: Buffers, raw: Array, shift: Float64, scale: Float64) -> Array:
-        """``(raw - shift) * scale`` as ``dtype``, in place where the types agree."""
+        """``(raw - shift) * scale`` in the type ``dtype``, for a grain ``raw`` in the layout of the source.
+
+        ``shift`` and ``scale`` have a number for each column of ``raw``. The result is in the grain buffer of
+        ``buffers``, or overwrites ``raw`` if there is none.
+        """
         out = raw
         if buffers.grain is not None:
             rows = raw.shape[0 if self.view.orientation is Orientation.ROWS else 1]
@@ -163,7 +174,7 @@ class Panels:
         return out
 
     def corner(self, long_row: int) -> tuple[int, int]:
-        """Row and column of the matrix where a long row starts."""
+        """Row and column of the matrix at which the long row with that index starts."""
         return (long_row, 0) if self.view.orientation is Orientation.ROWS else (0, long_row)
 
 
@@ -171,10 +182,10 @@ class Grain(NamedTuple):
     """Consecutive long rows of a panel, few enough for one matrix product in cache."""
 
     first: int
-    """Index of the first long row."""
+    """Index of the first long row of the grain, in the matrix."""
 
     last: int
-    """Index after the last long row."""
+    """Index of the long row after the last one of the grain."""
 
     raw: Array
     """The rows of a grain in the type that loops read: as stored, or float32 for float16."""
@@ -185,7 +196,7 @@ class Grain(NamedTuple):
 
 @dataclass(slots=True)
 class Buffers:
-    """Allocated panels of one workspace, and buffers for converted grains."""
+    """Allocated panels of one segment, and buffers for converted grains."""
 
     slots: list[Slot]
     grain: Array | None
@@ -199,19 +210,19 @@ class Buffers:
 
 
 class OverPanels(DeclaredFold):
-    """Base class of folds over panels of the matrix."""
+    """Base class of folds over dense panels of a matrix, those of ``panels``."""
 
     __slots__ = ()
     panels: Panels
 
     @property
     def cut(self) -> Cut:
-        """Cut of the long rows into panels and streams (rows that are summed in order)."""
+        """Cut of the long rows into panels and streams (runs of panels that are summed in order)."""
         return self.panels.cut
 
     @property
     def slots(self) -> int:
-        """Number of buffers for panels."""
+        """Number of panels that a segment has in memory at once."""
         return self.panels.slots
 
     @property
@@ -221,30 +232,31 @@ class OverPanels(DeclaredFold):
         return self.panels.memory_bytes + super().memory_bytes
 
     def is_finite(self, state: State, work: Workspace, grain: Grain, squares: Array) -> bool:
-        """True if a grain's sums of squares are finite; if not, its bad elements are counted.
+        """True if ``squares``, sums over a grain, are finite; if not, its NaN and Inf are counted.
 
-        A device does not wait: it returns True, and counts bad elements when the panel is done.
+        They are counted in ``state["bad"]``. A GPU is not waited for: the answer is True, and elements are
+        counted when the panel is done.
         """
         count = functools.partial(count_bad, state, grain.staged, *self.panels.corner(grain.first))
         return work.device.holds(np.isfinite(squares).all(), count)
 
     @property
     def device_bytes(self) -> int:
-        """Upper bound on the bytes on a device: panels, buffers, and one set of sums."""
+        """Upper bound on the bytes on a GPU: panels, buffers, and one set of sums."""
         return self.panels.device_bytes + super().device_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers, and the panels as ``panels``."""
+        """Allocate the buffers on ``device``, and the panels as ``panels`` of the workspace."""
         work = super().workspace(device)
         work.panels = self.panels.buffers(device)
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the long rows ``start:stop`` into the panel ``slot``."""
+        """Read the long rows ``start:stop`` into panel buffer ``slot`` of ``work``."""
         self.panels.read(work.panels, start, stop, slot)
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Complete the sums of all panels: unchanged, as zeros were filled in."""
+        """Sums ``state`` over all panels, unchanged: folds over stored numbers alone complete theirs here."""
         return state
 
     @property
@@ -260,7 +272,10 @@ class OverPanels(DeclaredFold):
 
 
 def numbers(x: Array) -> Array:
-    """The array in a type that compiled loops read, without a copy except for float16."""
+    """``x`` in a type that compiled loops read: bool as uint8, without a copy, float16 copied to float32.
+
+    Arrays of other types are returned as they are.
+    """
     if x.dtype == np.bool_:
         return x.view(np.uint8)
     return x.astype(np.float32) if x.dtype == np.float16 else x
@@ -280,10 +295,10 @@ Part = Callable[[], npt.NDArray[Any]]
 
 
 def count_bad(state: State, part: Part, row: int, column: int) -> None:
-    """Count the bad elements of a part of the matrix whose corner is ``(row, column)``.
+    """Add NaN and Inf of a part of the matrix to the count ``state["bad"]``.
 
-    The part has squares that are not finite. Without a bad element they overflow, and ``DataError`` is
-    raised.
+    ``part`` returns the part, some squares of which are not finite; ``row`` and ``column`` are the position
+    of its first element in the matrix. Without NaN and Inf squares overflow, and ``DataError`` is raised.
     """
     x = part()
     bad = ~np.isfinite(x)
@@ -298,12 +313,18 @@ def count_bad(state: State, part: Part, row: int, column: int) -> None:
 
 
 def count_negative(state: State, part: Part, row: int, column: int) -> None:
-    """Count the negative elements of a part of the matrix whose corner is ``(row, column)``."""
+    """Add negative elements of a part of the matrix to the count ``state["negative"]``.
+
+    ``part`` returns the part; ``row`` and ``column`` are the position of its first element in the matrix.
+    """
     _count(state, "negative", part() < 0, row, column)
 
 
 def _count(state: State, name: str, mask: npt.NDArray[np.bool_], row: int, column: int) -> None:
-    """Add to ``state[name]`` the count of elements where ``mask`` is True, and the position of the first."""
+    """Add to ``state[name]`` the count of elements where ``mask`` is True, and the position of the first.
+
+    ``row`` and ``column`` are the position of the first element of ``mask`` in the matrix.
+    """
     first = np.unravel_index(int(mask.argmax()), mask.shape)
     here = np.array([mask.sum(), row + first[0], column + first[1]], dtype=np.int64)
     state[name] = join_bad(state[name], here)
@@ -316,11 +337,11 @@ def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 BAD = Sum((3,), np.dtype(np.int64), no_bad, join_bad, on_host=True)
-"""Sum of a fold that counts bad or negative elements: their count, and row and column of the first."""
+"""Sum of a fold that counts bad or negative elements, (3,): their count, and row and column of the first."""
 
 
 def refuse_bad(state: State, source: Source) -> None:
-    """Raise ``NonFiniteError`` if a sweep counted bad elements of a matrix."""
+    """Raise ``NonFiniteError`` if the sums ``state`` of a sweep over ``source`` count NaN or Inf."""
     count, row, column = (int(v) for v in state["bad"])
     if count:
         raise NonFiniteError(
@@ -330,7 +351,7 @@ def refuse_bad(state: State, source: Source) -> None:
 
 
 def refuse_infinite(state: State, source: Source) -> None:
-    """Raise ``NonFiniteError`` if a sweep counted infinite elements; NaN is missing, and not counted."""
+    """Raise ``NonFiniteError`` if the sums ``state`` of a sweep count Inf; NaN is missing, not counted."""
     count, row, column = (int(v) for v in state["bad"])
     if count:
         raise NonFiniteError(
@@ -340,7 +361,7 @@ def refuse_infinite(state: State, source: Source) -> None:
 
 
 def remedy(source: Source) -> str:
-    """Advice on NaN and Inf in a matrix."""
+    """Text for messages: what to do about NaN and Inf in ``source``."""
     if leaves_out_missing(source):
         return (
             "Columns that hold no number in the first rows were left out; these hold numbers there, and lack "
@@ -359,7 +380,7 @@ def remedy(source: Source) -> str:
 
 
 def refuse_negative(state: State, source: Source) -> None:
-    """Raise ``DataError`` if a sweep counted negative elements of a matrix."""
+    """Raise ``DataError`` if the sums ``state`` of a sweep over ``source`` count negative elements."""
     count, row, column = (int(v) for v in state["negative"])
     if count:
         raise DataError(

@@ -23,27 +23,27 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 BLOCK_ROWS = 2**16
-"""Rows whose weights are read together."""
+"""Number of rows whose weights are read at a time."""
 
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Weights between which products with squares stay in the range of float64."""
+"""Smallest and largest weight above 0 that is accepted: products with squares stay in range of float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWeights:
-    """Weights of the rows of a matrix."""
+    """Weights of the rows of a matrix, read when they are needed."""
 
     source: Source
-    """Matrix (rows, 1) of the weights."""
+    """The weights as a matrix, (rows, 1)."""
 
     def read(self, start: int, stop: int) -> Float64:
-        """Weights of rows ``start:stop``."""
+        """Weights of rows ``start:stop``, (stop - start,)."""
         out = np.empty((stop - start, 1), self.source.dtype)
         self.source.read_into(out, (start, stop), (0, 1))
         return out[:, 0].astype(np.float64)
 
     def at(self, rows: Int64) -> Float64:
-        """Weights of the rows with these indices."""
+        """Weights of the rows with the indices ``rows``, in their order."""
         order, found = np.argsort(rows, kind="stable"), np.empty(len(rows))
         edges = [*range(0, self.source.shape[0], BLOCK_ROWS), self.source.shape[0]]
         for start, stop in itertools.pairwise(edges):
@@ -80,7 +80,7 @@ class RowWeights:
         return total
 
     def read_bytes(self, rows: int) -> int:
-        """Bytes of reading the weights of ``rows`` rows."""
+        """Bytes of memory that reading the weights of ``rows`` consecutive rows takes."""
         return self.source.read_bytes(rows, 1) + rows * (self.source.dtype.itemsize + 3 * 8)
 
 
@@ -88,7 +88,7 @@ NO_WEIGHT = "all rows are of weight zero: give a weight above zero to those that
 
 
 def require_weights(weights: Float64, start: int) -> None:
-    """Raise ``DataError`` for weights that are negative or not finite; ``start`` is the first row's index."""
+    """Raise ``DataError`` for weights that are negative or not finite; the first is that of row ``start``."""
     bad = ~((weights >= 0) & (weights < np.inf))
     if bad.any():
         first = int(bad.argmax())
@@ -99,7 +99,7 @@ def require_weights(weights: Float64, start: int) -> None:
 
 
 def open_row_weights(value: object, source: Source, argument: str) -> Source:
-    """Open weights of the rows of a matrix, given as m numbers or as a matrix of one column.
+    """Open weights of the m rows of ``source`` as a matrix (m, 1), from m numbers or a matrix of one column.
 
     Raises
     ------

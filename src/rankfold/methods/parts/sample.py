@@ -18,45 +18,47 @@ from rankfold.pipeline.data.view import View
 Array = npt.NDArray[Any]
 
 PLACES = (8, 64)
-"""Fewest and most places, one for each GiB in between: compressed chunks are decoded whole for each."""
+"""Smallest and largest number of places. In between there is one for each GiB of the matrix, as compressed
+chunks are decoded whole for each."""
 
 ROWS_PER_PLACE = 64
-"""Largest number of rows of a place if the sample gives no block: enough for a mean."""
+"""Largest number of rows at a place if the sample gives no block: enough for a mean."""
 
 PLACE_BYTES = 2**20
-"""Largest number of bytes of a place if the sample gives no block, unless one row takes more."""
+"""Largest number of bytes at a place if the sample gives no block, unless one row takes more."""
 
 MANY_ROWS = 64
-"""Largest number of rows for each column of a block: more add little."""
+"""Largest number of sampled rows for each column of a block: more add little."""
 
 BLOCK_BYTES = 32 * 2**20
-"""Largest number of bytes of a sample for a block, unless the fewest rows take more."""
+"""Largest number of bytes of the sampled rows for a block, unless the fewest rows take more."""
 
 LARGEST_SHARE = 16
-"""At most one row in this many is read for a block, which then costs little compared with a pass."""
+"""At most one of this many rows is read to find a block, which then costs little compared with a pass."""
 
 FEWEST_ROWS = 4
-"""Fewest rows for each column of a block: from fewer it is no better than a random one."""
+"""Smallest number of sampled rows for each column of a block: from fewer it is no better than a random
+one."""
 
 
 def sampled_columns(width: int, short: int) -> int:
-    """Columns of the block to find from a sample: ``width``, or 0 if that is more than half of ``short``."""
+    """Number of columns of the block to find from a sample: ``width``, or 0 if above half of ``short``."""
     return width if 2 * width <= short else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sample of a matrix: ``places`` along it, and ``rows_per_place`` consecutive rows at each."""
+    """Sample of long rows: ``places`` along the matrix, and ``rows_per_place`` consecutive rows at each."""
 
     view: View
     places: int
     rows_per_place: int
     gives_block: bool
-    """True if there are enough rows to find a first block from."""
+    """True if there are enough rows to find a first block of vectors from."""
 
     @classmethod
     def of(cls, view: View, width: int) -> Sample:
-        """The sample to find a block of ``width`` columns from, or only mean and size if ``width`` is 0."""
+        """Sample to find a block of ``width`` columns from, or only mean and size if ``width`` is 0."""
         row_bytes = view.short * view.source.dtype.itemsize
         places = min(max(PLACES[0], view.long * row_bytes // 2**30), PLACES[1], view.long)
         working = view.short * view.dtype.itemsize
@@ -75,7 +77,7 @@ class Sample:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Index of the first row of each place, and one past the last."""
+        """For each place, the index of its first row and that after its last."""
         starts = (self.view.long * i // self.places for i in range(self.places))
         return [(start, start + self.rows_per_place) for start in starts]
 
@@ -86,14 +88,14 @@ class Sample:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the rows as read, and in the working type if that differs, and of a mask of one place."""
+        """Bytes of the rows as read, of a copy in the working type if that differs, and of a place's mask."""
         dtype, working = self.view.source.dtype, self.view.dtype
         item = dtype.itemsize + (dtype != working) * working.itemsize
         place = self.rows_per_place * self.view.short + self.read_bytes
         return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 
     def read(self) -> Array:
-        """Read the rows in the orientation of the source, (rows, columns), with 0 for NaN and Inf.
+        """Read the rows into an array (rows, short), or (short, rows) if swept by columns; 0 for NaN and Inf.
 
         A separate thread reads them, so that buffers for decoding chunks are freed when it ends.
         """

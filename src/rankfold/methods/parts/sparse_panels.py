@@ -39,34 +39,37 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class SparsePanels:
-    """Panels of a sweep over a sparse matrix: the view, its cut, and the number of panels at once."""
+    """Panels of a sweep over a sparse matrix: the view, its cut, and the number of panels in memory."""
 
     view: View
     """View of the matrix, swept along the lines that are contiguous in the store."""
 
     cut: Cut
     slots: int
-    """Number of panels in memory at once."""
+    """Number of panels that a segment (unit of work of a worker) has in memory at once."""
 
     numbers: int
-    """Count of stored numbers in the fullest panel."""
+    """Number of stored numbers in the fullest panel."""
 
     @property
     def index(self) -> np.dtype[Any]:
-        """Integer type of pointers and indices."""
+        """Integer type of the pointers and indices of panels, int32 or int64."""
         source = self.view.source
         stored = compressed(source)
         return index_dtype(*source.shape, stored.nnz if stored is not None else 0)
 
     @property
     def number_bytes(self) -> int:
-        """Bytes of a stored number with its index, as it is read and in the working type."""
+        """Bytes of a stored number of a panel: index, value, and a copy in the working type if it differs."""
         source, working = self.view.source.dtype, self.view.dtype
         return self.index.itemsize + source.itemsize + (source != working) * working.itemsize
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all panels, of reading one, of one transposed, and of a copy to sum up duplicates."""
+        """Upper bound on the bytes of the panels of one segment.
+
+        It has all panels, reading of one, one of them transposed, and a copy of one to sum up duplicates.
+        """
         stored, rows = compressed(self.view.source), self.cut.panel_rows
         reading = stored.sparse_bytes(self.numbers) if stored is not None else 0
         panel = self.numbers * self.number_bytes + 8 * (rows + 1) + reading
@@ -75,29 +78,30 @@ class SparsePanels:
 
     @property
     def order_bytes(self) -> int:
-        """Bytes of a stored number in a transposed panel."""
+        """Bytes of a stored number in a transposed panel: its line and its value."""
         return 4 + self.view.dtype.itemsize
 
     def read(self, start: int, stop: int) -> Csr:
-        """Read lines ``start:stop`` as CSR in the working type, duplicates summed and indices in order."""
+        """Lines ``start:stop`` as CSR in the working type, duplicates summed and indices in order."""
         lines = require_compressed(self.view.source).read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
         return sum_places(dataclasses.replace(lines, data=data), self.view.short)
 
     def corner(self, line: int, place: int) -> tuple[int, int]:
-        """Row and column of the matrix for a line and an index within it."""
+        """Row and column of the matrix for the number with index ``place`` in line ``line``."""
         return (line, place) if self.view.orientation is Orientation.ROWS else (place, line)
 
 
 class Lines(NamedTuple):
-    """Stored lines of a panel, with the means and factors that center and scale them."""
+    """Lines of a panel as stored, with the means and factors that center and scale them."""
 
     stored: Csr
     means: Float64 | None
-    """(lines,) mean of each line; None where lines have no means of their own."""
+    """(lines,) mean of each line, to be subtracted from its numbers; None where lines have no means of their
+    own."""
 
     scale: Float64 | None
-    """(lines,) factor of each line; None for 1."""
+    """(lines,) factor of each line once the mean is subtracted; None for 1."""
 
 
 class OverStoredNumbers(DeclaredFold):
@@ -108,12 +112,12 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def cut(self) -> Cut:
-        """Cut of the lines into panels and streams (lines that are summed in order)."""
+        """Cut of the lines into panels and streams (runs of panels that are summed in order)."""
         return self.panels.cut
 
     @property
     def slots(self) -> int:
-        """Number of panels in memory at once."""
+        """Number of panels that a segment has in memory at once."""
         return self.panels.slots
 
     @property
@@ -124,11 +128,15 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """0: nothing is multiplied by BLAS."""
+        """Longest side of an operand of BLAS: 0, as nothing is multiplied by BLAS."""
         return 0
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """A panel transposed (CSC): ``pointers`` (short + 1,), ``rows`` and ``values`` of stored numbers."""
+        """Working arrays by name, for one panel transposed (CSC).
+
+        ``pointers`` (short + 1,) are where each index of the short side begins in ``rows`` and ``values``,
+        the line within the panel and the value of each stored number.
+        """
         panels, short = self.panels, self.panels.view.short
         return {
             "pointers": Buffer((short + 1,), np.dtype(np.int64)),
@@ -138,39 +146,40 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of vectors along either side of a panel."""
+        """Bytes of the vectors along either side of a panel that a step allocates."""
         return 8 * 8 * max(self.panels.view.short, self.cut.panel_rows)
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes of a step: vectors along either side of a panel."""
+        """Bytes of a step besides buffers and sums: vectors along either side of a panel."""
         return self.vector_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers; ``panels`` are slots, each None until a panel is read into it."""
+        """Allocate the buffers; ``panels`` is a list of slots, each None until a panel is read into it."""
         work = super().workspace(device)
         work.panels = [None] * self.slots
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read the lines ``start:stop`` into the slot."""
+        """Read the lines ``start:stop`` into panel ``slot`` of ``work``."""
         work.panels[slot] = self.panels.read(start, stop)
 
     def take(self, work: Workspace, slot: int) -> Csr:
-        """Remove the panel from a slot, and return it."""
+        """Remove the panel from slot number ``slot`` of ``work``, and return it."""
         lines: Csr = work.panels[slot]
         work.panels[slot] = None
         return lines
 
     def bring_in_order(self, work: Workspace, lines: Csr) -> None:
-        """Transpose the panel (to CSC) into its buffers."""
+        """Transpose ``lines`` (to CSC) into the buffers ``pointers``, ``rows`` and ``values`` of ``work``."""
         order = {"pointers": work.pointers, "rows": work.rows, "values": work.values}
         order_columns(lines.indptr, lines.indices, lines.data, **order)
 
     def count(self, state: State, name: str, lines: Csr, marks: npt.NDArray[np.bool_], start: int) -> None:
         """Add to ``state[name]`` the count of numbers where ``marks`` is True, and the position of the first.
 
-        ``start`` is the index of the first of the ``lines``.
+        ``marks`` has one entry for each stored number of ``lines``, and ``start`` is the index of the first
+        line.
         """
         chosen = np.flatnonzero(marks)
         at = np.searchsorted(lines.indptr, chosen, side="right") - 1 + start
@@ -180,7 +189,10 @@ class OverStoredNumbers(DeclaredFold):
         state[name] = join_bad(state[name], here)
 
     def count_bad(self, state: State, lines: Csr, start: int) -> None:
-        """Count numbers that are not finite; if there are none, squares overflow: raise ``DataError``."""
+        """Add NaN and Inf in ``lines`` to ``state["bad"]``; ``start`` is the index of the first line.
+
+        If there are none, squares of the numbers overflow, and ``DataError`` is raised.
+        """
         bad = ~np.isfinite(lines.data)
         if not bad.any():
             raise DataError(
@@ -192,29 +204,32 @@ class OverStoredNumbers(DeclaredFold):
 
 
 class OverSparsePanels(OverStoredNumbers):
-    """Base class of folds that center and scale stored numbers."""
+    """Base class of folds over stored numbers that center and scale them."""
 
     __slots__ = ()
     centering: Centering
     measures_columns: bool
-    """True if sums and squares of columns are taken: in the first pass over the data."""
+    """True if sums and squares of columns are added up as well, as in the first pass over the data."""
 
     columns: ScratchMatrix | None
-    """Scratch file for mean and deviation of each column when the sweep runs along the columns, or None."""
+    """Scratch matrix (columns, 2) for mean and deviation of each column, in a sweep along the columns, or
+    None."""
 
     @property
     def shift(self) -> Buffer:
-        """Shift of all lines of a tall matrix, (short,)."""
+        """Buffer for the vector (short,) that is subtracted from each line of a tall matrix."""
         raise TypeError(f"{type(self).__name__} shifts nothing")
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``shift`` of the columns (short,), and buffers for a transposed panel."""
+        """Working arrays by name: ``shift`` (short,), and those for a transposed panel."""
         return {"shift": self.shift, **OverStoredNumbers.buffers(self)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, sum and squares of stored numbers less the shift, (short,), for columns of a tall matrix.
+        """Sums over all lines, by name.
 
-        Of a wide matrix only the sum of all squares, in ``squares[0]``. Also a count of bad numbers.
+        For a tall matrix, ``counts``, ``sums`` and ``squares`` (short,) are number, sum and sum of squares of
+        the stored numbers of each column, less the shift and times ``pow2_scale``. Of a wide matrix
+        ``squares[0]`` is the sum of all squares. ``bad`` is count and first position of NaN and Inf.
         """
         short = (self.panels.view.short,)
         return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
@@ -222,10 +237,10 @@ class OverSparsePanels(OverStoredNumbers):
     def take_lines(
         self, state: State, work: Workspace, start: int, stop: int, slot: int, *, in_order: bool
     ) -> Lines | None:
-        """Take the panel from a slot, with means and factors of its lines; sum up its columns if that is due.
+        """Take lines ``start:stop`` out of panel ``slot``, with their means and factors.
 
-        The panel is also transposed into the buffers if ``in_order``. None if some numbers are not finite,
-        which are counted in ``state``.
+        Sums of columns are added to ``state`` if they are measured. With ``in_order`` the panel is also
+        transposed into the buffers. None if some numbers are not finite, which are counted in ``state``.
         """
         lines = self.take(work, slot)
         by_rows = self.panels.view.orientation is Orientation.ROWS
@@ -250,7 +265,10 @@ class OverSparsePanels(OverStoredNumbers):
         return True
 
     def _measure_lines(self, state: State, work: Workspace, lines: Csr, start: int) -> Lines | None:
-        """Find means and squares of lines that are whole columns, exactly, about the mean of each."""
+        """Lines that are whole columns, with means and factors found exactly, about the mean of each.
+
+        ``start`` is the index of the first; None if numbers are not finite, which are counted in ``state``.
+        """
         count, filled = self.panels.view.short, np.diff(lines.indptr)
         zeros, unit = count - filled, self.centering.pow2_scale
         mean, nothing = np.zeros((2, len(filled)))
@@ -275,7 +293,7 @@ class OverSparsePanels(OverStoredNumbers):
         return Lines(lines, mean if self.centering.center else None, factor)
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Complete the sums to those of a fold over dense panels, by the zeros that are not stored."""
+        """The sums ``state`` with what zeros that are not stored add, given the ``shift`` (short,)."""
         if self.panels.view.orientation is not Orientation.ROWS or not self.measures_columns:
             return state
         zeros, shifted = self.panels.view.long - state["counts"], shift * self.centering.pow2_scale
@@ -285,12 +303,12 @@ class OverSparsePanels(OverStoredNumbers):
 
 @dataclass(frozen=True, slots=True)
 class SparseStatistics(OverSparsePanels):
-    """Fold that sums the columns of ``x - shift`` and their squares over all rows of a sparse matrix."""
+    """Fold that sums the columns of ``x - shift`` and their squares over all rows of a tall sparse matrix."""
 
     panels: SparsePanels
     centering: Centering
     given: Float64
-    """Shift of the columns, (short,)."""
+    """(short,) vector that is subtracted from each row."""
 
     row_seconds: float
 
@@ -300,9 +318,9 @@ class SparseStatistics(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """Shift of the columns, (short,)."""
+        """Buffer that holds ``given``, (short,)."""
         return Given.of(self.given)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add sums and squares of the columns of a panel."""
+        """Add rows ``start:stop``, read into panel ``slot``, to sums and squares of columns in ``state``."""
         self.take_lines(state, work, start, stop, slot, in_order=False)

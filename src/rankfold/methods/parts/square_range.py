@@ -23,10 +23,10 @@ from rankfold.pipeline.prepare.moments import FAINTEST
 Float64 = npt.NDArray[np.float64]
 
 POWERS = {Metric.EUCLIDEAN: 1, Metric.SQEUCLIDEAN: 2, Metric.INNER_PRODUCT: 2}
-"""Power of a length in the distances of a metric, for metrics that sum squares or products."""
+"""Power of a length in the distances of each metric that sums squares or products, by metric."""
 
 FAINT_NUMBERS = 2.0**-420
-"""Distinct numbers above this are farther apart than ``FAINTEST``, by their last digits."""
+"""Absolute value above which distinct numbers are farther apart than ``FAINTEST``, by their last digits."""
 
 
 def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> None:
@@ -38,7 +38,7 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
         Array (rows, k) of a result. Read by chunks up to the first distance that is large enough, which is
         usually in the first chunk.
     metric : int
-        Code of the metric; others than those of ``POWERS`` have no squares.
+        Code of the metric; others than those of ``POWERS`` have no squares and are not checked.
     *matrices : Source
         Matrices that rows come from. A sample of each is read if all distances are small.
     """
@@ -48,7 +48,7 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
 
 
 def _are_below(least: float, distances: Path) -> bool:
-    """True if all distances are below ``least``; False if a chunk is damaged, which its run makes again."""
+    """True if all numbers of the array at ``distances`` are below ``least``; False if a chunk is damaged."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     with contextlib.suppress(RankfoldError, OSError, ValueError, RuntimeError):
@@ -73,7 +73,10 @@ def refuse_faint(matrix: Source) -> None:
 
 
 def require_squares(box: Float64, metric: int, matrix: Source) -> None:
-    """Raise ``DataError`` if squares of points in a box, (2, d) of least and largest, leave float64."""
+    """Raise ``DataError`` if squares of points in a box leave the range of float64, for metrics that square.
+
+    ``box`` (2, d) are the least and the largest coordinates of the points, rows of ``matrix``.
+    """
     size = float(np.abs(box).max(initial=0.0))
     with np.errstate(over="ignore"):
         largest = float(((box[1] - box[0]) ** 2).sum())
@@ -84,7 +87,7 @@ def require_squares(box: Float64, metric: int, matrix: Source) -> None:
 def refuse_size(
     matrix: Source, size: float, what: str = "their squares", dtype: npt.DTypeLike = np.float64
 ) -> NoReturn:
-    """Raise ``DataError`` for numbers near ``size``, for which ``what`` leaves the range of ``dtype``."""
+    """Raise ``DataError`` for numbers near ``size``: ``what``, such as squares, leave the range of a type."""
     wider = ", or as float64" if np.dtype(dtype).itemsize < 8 else ""
     raise DataError(
         f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store "
@@ -93,8 +96,8 @@ def refuse_size(
 
 
 FAINT_COLUMNS = 2.0**-525
-"""Size of a column, relative to the largest, below which squares of its numbers have no more than seven
-digits, or are 0."""
+"""Size of a column, relative to the largest column, below which squares of its numbers have no more than
+seven digits, or are 0."""
 
 
 def refuse_faint_columns(source: Source, mean: Float64, deviation: Float64) -> None:

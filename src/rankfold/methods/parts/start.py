@@ -1,4 +1,4 @@
-"""Start of the first pass: a shift near the mean, a unit for the size of the numbers, and a block.
+"""Start of the first pass: a shift near the mean, a unit for the size of the numbers, and a block of vectors.
 
 All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
 centered about its middle and not about its beginning. They need not be accurate. The shift only has to be
@@ -34,20 +34,25 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 ROUNDS = 3
+"""Number of rounds of subspace iteration on sampled rows."""
+
 GRAIN_ROWS = 1024
+"""Number of sampled rows that are multiplied at a time."""
 
 NO_BLOCK: State = {"q": np.zeros((0, 0)), "values": np.zeros(0)}
-"""Empty result of ``leading_block``: the sample gives no block, and passes begin with a random one."""
+"""What ``leading_block`` returns where a sample gives no block: passes then begin with a random one."""
 
 CHECKED = 4
-"""Number of directions of one half of a sample, whose share of the other half is measured."""
+"""Number of directions, images of random vectors under one half of a sample, whose share of the other half is
+measured."""
 
 CHANCE = 0.5
-"""Smallest share, relative to that of as many random directions, at which a sample is trusted."""
+"""Smallest share of the squares of the other half, relative to that of as many random directions on average,
+at which a sample is trusted."""
 
 
 def random_block(short: int, width: int, seed: int, *, paired: bool = False) -> Float64:
-    """Random orthonormal block (short, width); complex if ``paired``."""
+    """Random orthonormal block, (short, width) float64; complex128 if ``paired``."""
     parts = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), width * (1 + paired))
     return orthonormalize(numbers_of_parts(parts, paired=paired))
 
@@ -111,7 +116,7 @@ def tells_of_others(rows: Array, seed: int) -> bool:
 
 
 def _image(rows: Array, q: Float64) -> Float64:
-    """``adjoint(rows) @ rows @ q``, (n, width)."""
+    """``adjoint(rows) @ rows @ q``, (n, width), for ``rows`` (l, n), parts (l, 2 n) if complex."""
     paired, q = np.iscomplexobj(q), expand(q)
     z, work, narrow = np.zeros_like(q), np.empty(q.shape, rows.dtype), q.astype(rows.dtype)
     y = np.empty((min(GRAIN_ROWS, len(rows)), q.shape[1]), rows.dtype)
@@ -125,25 +130,27 @@ def _image(rows: Array, q: Float64) -> Float64:
 
 
 _EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
-"""Smallest and largest exponent of the unit, by item size: units multiply a basis in the working type."""
+"""Smallest and largest binary exponent of ``pow2_scale``, by item size: it multiplies a basis in that
+type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Provisional centering, and the path of the first block."""
+    """Provisional centering of the first pass, and the path of its block of vectors."""
 
     shift: Float64
-    """(short,) provisional column means of a tall matrix; zeros where nothing is centered this way."""
+    """(short,) provisional column means of a tall matrix, in units of the data; zeros for a wide one, or
+    without centering."""
 
     pow2_scale: float
-    """Power of two that brings the largest sampled element near 1."""
+    """Power of two that brings the largest sampled element, once centered, near 1."""
 
     block_path: Path
     """Path of a checkpoint file with the result of ``leading_block`` on the sample, or ``NO_BLOCK``."""
 
     @property
     def from_sample(self) -> bool:
-        """True if ``block`` comes from sampled rows; it is random otherwise."""
+        """True if ``block`` comes from sampled rows; False if it is random."""
         return len(self._values) > 0
 
     def is_flat(self, rank: int, gap: float) -> bool:
@@ -160,7 +167,7 @@ class Start:
         return load_arrays(self.block_path, "values")["values"]
 
     def block(self, view: View, width: int, seed: int) -> Float64:
-        """The block of the first pass, (short, width): from the sample, or random."""
+        """Orthonormal block of the first pass, (short, width): from the sample, or random by ``seed``."""
         q: Float64 = load_arrays(self.block_path)["q"]
         paired = is_complex(view.source)
         return q if q.size else random_block(view.short // (1 + paired), width, seed, paired=paired)
@@ -169,9 +176,10 @@ class Start:
 def sample_start(
     sample: Sample, block: Callable[[Array], State], *, center: bool, scale: bool, folder: Path
 ) -> Start:
-    """Find the start from a sample, or load that of an earlier attempt.
+    """Find the start from a sample, or load what an earlier attempt saved in ``folder``.
 
-    ``block`` finds a block from the centered and scaled rows (l, short), if there are enough.
+    ``block`` finds a block from the sampled rows (l, short), if these are enough; they are centered and
+    scaled as ``center`` and ``scale`` say.
     """
     path, block_path = folder / "start.part", folder / "start-block.part"
     arrays = load_if_whole(path)
@@ -184,7 +192,7 @@ def sample_start(
 
 
 def _condition_sample(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64, float, Array]:
-    """Shift and unit, and the sample (rows, short), centered and scaled nearly as in passes."""
+    """Shift (short,), ``pow2_scale``, and the sample (rows, short), centered and scaled as in passes."""
     view = sample.view
     x = numbers(sample.read())
     columns = x.shape[1]

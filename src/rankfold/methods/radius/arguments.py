@@ -14,7 +14,7 @@ from rankfold.pipeline.presentation import Presentation
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
 MOST_EDGES = 10**10
-"""Largest number of edges of a graph by default: 160 GB."""
+"""Default of the largest number of edges of a graph, which take 160 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RadiusArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on the edges of a graph."""
+    """One line of text on the edges of a graph, from the ``facts`` of a result; ``attempt`` is not used."""
     asked = facts["request"]
     line = f"neighbors within {asked['radius']:g}, {asked['metric']}: {facts['edges']} edges"
     return f"{line}, at most {facts['most_neighbors']} of a row"

@@ -4,15 +4,12 @@ The graph is a function of the rows alone: each row has its neighbors by (distan
 on the number of edges. So a sample estimates this number for the plan, and the exact count is checked before
 any edge is listed.
 
-Estimate the number of edges of a graph from a sample of rows.
+For the estimate, all ordered pairs within the radius are counted among ``s`` rows out of ``m``. Their number
+times ``m (m - 1) / (s (s - 1))`` is unbiased, since all pairs are drawn with the same probability. If all
+rows are drawn it is the exact number.
 
-All ordered pairs within the radius are counted among ``s`` rows out of ``m``. Their number times
-``m (m - 1) / (s (s - 1))`` is an unbiased estimate, since all pairs are drawn with the same probability. If
-all rows are drawn it is the exact number.
-
-Count the neighbors of each row, and list them: two sweeps, the second over chunks of edges.
-
-A chunk of edges may begin and end anywhere in a row. Rows that two chunks share are searched twice, so that
+Two sweeps count the neighbors of each row, and list them; the second one is over chunks of edges. A chunk of
+edges may begin and end anywhere in a row. Rows that two chunks share are searched twice, so that
 chunks are written whole, by one task each, however many neighbors a row has. A fold is the work of a sweep
 (one run through the rows) on each panel (rows read at a time).
 """
@@ -62,10 +59,10 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 Int64 = npt.NDArray[np.int64]
 
 COUNT_ROWS = (2**12, 2**16)
-"""Fewest and most rows that are counted together, a 64th of all in between."""
+"""Fewest and most rows whose neighbors are counted together; in between, a 64th of all rows."""
 
 EDGES = 2**18
-"""Edges of a chunk: 2 MiB each of indices and distances."""
+"""Number of edges in a chunk: 2 MiB each of indices and distances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ class RadiusNeighbors:
         return {**self.parameters.as_dict(), "queries": identity}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: graph and degrees."""
+        """Names, shapes, types and numbers of files of the results: graph, and degrees (rows,)."""
         (rows, others), most = (self.left.shape[0], self.source.shape[0]), self.estimate.most
         files = 2 * count(most, EDGES) + count(rows + 1, POINTERS)
         integer = np.dtype(np.int64)
@@ -150,7 +147,7 @@ class RadiusNeighbors:
         return facts
 
     def _require_few(self, edges: int, about: str) -> None:
-        """Raise ``PlanError`` for a graph that is too large."""
+        """Raise ``PlanError`` if ``edges`` are too many; ``about`` precedes their number in the message."""
         if edges > self.parameters.max_edges:
             radius, name = self.parameters.radius, self.source.name
             raise PlanError(
@@ -160,7 +157,10 @@ class RadiusNeighbors:
             )
 
     def _require_directions(self, points: PointTree, queries: npt.NDArray[np.float64] | None) -> None:
-        """Raise ``DataError`` for rows of zeros that are at distance 1 from all, and within the radius."""
+        """Raise ``DataError`` if rows of zeros, which are at distance 1 from all, are within the radius.
+
+        ``queries`` are the points of queries, None if the rows are the queries.
+        """
         if self.parameters.metric not in OF_DIRECTIONS or self.parameters.radius < 1:
             return
         for matrix, largest in (
@@ -246,7 +246,8 @@ SAMPLE_ROWS = 2**15
 """Number of rows in the sample: a hundredth of a second to read, a tenth to count."""
 
 DEVIATIONS = 4
-"""Standard deviations of the count, as if pairs were independent, by which the bound exceeds it."""
+"""Number of standard deviations of the count of edges, as if pairs were independent, by which ``most`` of an
+estimate exceeds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,11 @@ class EdgeEstimate:
 
     @classmethod
     def of(cls, reader: PointReader, queries: PointReader | None, radius: float) -> EdgeEstimate:
-        """Count the edges among a sample; zeros for a matrix of which only the shape exists yet."""
+        """Estimate the number of edges from those within ``radius`` among a sample of rows.
+
+        ``reader`` reads the points, ``queries`` the queries, None if these are the points. The estimate is
+        zero for a matrix of which only the shape exists yet.
+        """
         if any(_is_imagined(each.source) for each in (reader, queries) if each is not None):
             return cls(0, 0)
         points, all_pairs = _sample(reader), reader.source.shape[0]
@@ -300,7 +305,7 @@ def _sample(reader: PointReader) -> PointReader:
 
 
 def _count(points: PointReader, some: PointReader, radius: float, *, itself: bool) -> int:
-    """Number of pairs of a point and one of ``some``, the queries, within the radius.
+    """Number of pairs of a point of ``points`` and a query of ``some`` within the radius.
 
     ``itself`` is True if queries are the points: a point has no pair with itself.
     """
@@ -323,6 +328,8 @@ class CountNeighbors(DeclaredFold):
 
     queries: Queries
     radius: float
+    """Radius that the tree is searched by: see ``PointReader.reach_of``."""
+
     result: Path
     slots: int = 1
     row_seconds: float = 1e-5
@@ -341,7 +348,7 @@ class CountNeighbors(DeclaredFold):
         return self.queries.panel_bytes(rows) + 2 * 8 * rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Count the neighbors of rows ``start:stop``, and write the counts."""
+        """Count the neighbors of rows ``start:stop``, and write the counts to ``degrees`` of the result."""
         counts = self._count(start, stop)
         state["edges"] += counts.sum()
         np.maximum(state["most"], counts.max(), out=state["most"])
@@ -367,6 +374,8 @@ class ListNeighbors(DeclaredFold):
 
     queries: Queries
     radius: float
+    """Radius that the tree is searched by: see ``PointReader.reach_of``."""
+
     starts: Int64
     """(rows + 1,) first edge of each row."""
 
@@ -403,7 +412,10 @@ class ListNeighbors(DeclaredFold):
         write_whole_chunks(graph / "indices", ids, (start, stop))
 
     def _list(self, rows: Int64, start: int, keys: npt.NDArray[np.float64], ids: Int64) -> None:
-        """List the edges of successive rows, and copy those in the chunk that begins at ``start``."""
+        """List the edges of successive ``rows``, and copy those of a chunk into ``keys`` and ``ids``.
+
+        Both are (edges of the chunk,), distances and indices; ``start`` is the number of its first edge.
+        """
         points, reader = self.queries.points, self.queries.reader
         assert points is not None  # noqa: S101 - there is no run without
         order, x, own = self.queries.take(rows)
@@ -418,13 +430,16 @@ class ListNeighbors(DeclaredFold):
 
 
 def list_bytes(queries: Queries, chunk: int, most: int, rows: int) -> int:
-    """Bytes of a step of ``ListNeighbors``, for rows with at most ``most`` edges each."""
+    """Bytes of a step of ``ListNeighbors``: ``chunk`` edges, of ``rows`` rows with at most ``most`` each."""
     some = min(rows, chunk + 2)
     return 16 * (2 * chunk + max(chunk, most)) + queries.panel_bytes(some) + 9 * rows + 16 * some
 
 
 def warm_radius(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops of a search once; points are float64 for any type of the matrix."""
+    """Run the compiled loops of a search once, for a periodic box or without, as ``request`` says.
+
+    Points are float64 for any type and shape of the matrix.
+    """
     _warm_within(periodic=request.get("box") is not None)
 
 

@@ -3,7 +3,7 @@
 All blocks stay in memory, or each is read when used. The edges of blocks, and so the order of all sums,
 follow from the matrix alone.
 
-Raise for similarities that are NaN or out of range, wherever they are made.
+Checks that similarities (values of a kernel function) are finite numbers, wherever they are made.
 
 A non-integer power of a negative product has no value, and a high power may overflow even where rows and
 their squares are finite.
@@ -34,12 +34,15 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class RowBlocks:
-    """Blocks of rows of a matrix, read and prepared when asked for."""
+    """Blocks of rows of a matrix, read and prepared when asked for.
+
+    ``edges`` (blocks + 1,) are the first row of each block, and the number of rows.
+    """
 
     source: Source
     similarity: Similarity
     shift: Float64
-    """(columns,) subtracted from rows where the function depends on differences alone."""
+    """(columns,) subtracted from rows if the kernel function depends on differences alone; else zeros."""
 
     edges: Int64
     stay: bool
@@ -60,15 +63,15 @@ class RowBlocks:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows of the matrix."""
         return int(self.edges[-1])
 
     def span(self, index: int) -> slice:
-        """Rows of a block, as a slice."""
+        """Rows of block ``index``, as a slice of all rows."""
         return slice(int(self.edges[index]), int(self.edges[index + 1]))
 
     def block(self, index: int) -> Rows:
-        """Read and prepare a block; raises ``NonFiniteError``, or ``DataError`` for squares out of range."""
+        """Read and prepare block ``index``; raises ``NonFiniteError``, or ``DataError`` for large squares."""
         if index in self.resident:
             return self.resident[index]
         span = self.span(index)
@@ -81,9 +84,9 @@ class RowBlocks:
 
 
 def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Source, first: int) -> Rows:
-    """Prepare rows for kernel functions; raises for rows that are not finite, or too large to square.
+    """Prepare rows ``raw`` (r, d) for kernel functions; raises if one is not finite, or too large to square.
 
-    ``first`` is the number of the first row in the matrix, for messages.
+    ``first`` is the number of the first of them in the matrix ``source``, for messages.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         rows = rows_of(numbers(raw), similarity, shift)
@@ -101,7 +104,10 @@ def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Sou
 
 
 def edges_of(source: Source) -> Int64:
-    """Edges of blocks of rows, whole chunks where these cannot be split."""
+    """(blocks + 1,) first row of each block of a matrix, and the number of rows.
+
+    Blocks are whole chunks where these cannot be split.
+    """
     return block_edges(source.row_grid, source.shape[1])
 
 
@@ -111,7 +117,7 @@ def tallest(source: Source) -> int:
 
 
 def shift_of(source: Source, similarity: Similarity) -> Float64:
-    """(columns,) mean of a sample of rows; zeros if the function does not depend on differences alone."""
+    """(columns,) mean of a sample of rows; zeros if the kernel function is not of differences alone."""
     if not similarity.is_of_differences:
         return np.zeros(source.shape[1])
     sample = Sample.of(View(source, Orientation.ROWS), 0).read()
@@ -121,12 +127,12 @@ def shift_of(source: Source, similarity: Similarity) -> Float64:
 
 
 def block_bytes(source: Source, rows: int) -> int:
-    """Bytes of ``rows`` prepared rows."""
+    """Bytes in memory of ``rows`` rows as prepared for kernel functions."""
     return 8 * rows * (source.shape[1] + 1)
 
 
 def reading_bytes(source: Source, rows: int) -> int:
-    """Additional bytes while ``rows`` rows are read: rows as stored, and copies while they are prepared."""
+    """Additional bytes while ``rows`` rows are read: rows as stored, and copies made to prepare them."""
     item = source.dtype.itemsize + 8 + 2
     return int(source.read_bytes(rows, source.shape[1]) + rows * source.shape[1] * item)
 
@@ -134,7 +140,7 @@ def reading_bytes(source: Source, rows: int) -> int:
 def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") -> None:
     """Raise ``DataError`` if similarities of rows, or values computed from them, are not finite.
 
-    ``name`` is that of the matrix and ``dtype`` the type whose range is left, for the message.
+    ``name`` is that of the matrix, and ``dtype`` the type in which values are not finite, for the message.
     """
     if not np.isfinite(numbers).all():
         raise DataError(
@@ -144,7 +150,10 @@ def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") ->
 
 
 def finite_similarities(x: Rows, y: Rows, similarity: Similarity, name: str) -> Float64:
-    """(m, p) similarities of rows ``x`` with rows ``y``; raises ``DataError`` if one is not finite."""
+    """(m, p) similarities of m rows ``x`` with p rows ``y``; raises ``DataError`` if one is not finite.
+
+    ``name`` is that of the matrix, for the message.
+    """
     out = np.empty((len(x.squares), len(y.squares)))
     evaluate(x, y, similarity=similarity, out=out)
     require_finite(out, name)

@@ -43,33 +43,37 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RESIDENT_BYTES = 64 * 2**20
-"""Points and coefficients of up to so many bytes stay in memory; more are read for each panel of rows."""
+"""Largest number of bytes of points and coefficients that stay in memory; more are read anew for each panel
+of rows."""
 
 EVALUATION_FLOPS = 30.0
-"""Floating-point operations that take as long as evaluating the kernel function from a product."""
+"""Floating-point operations that take as long as one value of the kernel function, from a product."""
 
 
 NOTABLE = 1e-6
-"""A trace error (see ``trace_error``) below minus this is no rounding: factors of landmarks are accurate to
-the root of 1e-12."""
+"""Relative size below which a negative trace error (see ``trace_error``) is taken for rounding: factors of
+landmarks are accurate to the root of 1e-12."""
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points that rows are compared with, their coefficients, and scales of the products."""
+    """Points that rows are compared with, and numbers that turn the similarities into features.
+
+    Features are ``weights * (similarities @ coefficients) - offset``.
+    """
 
     choice: KernelChoice
     rows: Source
-    """(p, d) points."""
+    """(p, d) points, as a source."""
 
     coefficients: Source
-    """(p, k) coefficients of the points."""
+    """(p, k) coefficients C of the points, as a source."""
 
     weights: Float64
-    """(k,) factors of the products."""
+    """(k,) factors of the products of similarities with ``coefficients``."""
 
     offset: Float64
-    """(k,) subtracted from the scaled products."""
+    """(k,) subtracted from the products, after these are multiplied by ``weights``."""
 
     shift: Float64
     """(d,) subtracted from rows and points: see ``rows_of``."""
@@ -84,24 +88,24 @@ class Points:
 
     @property
     def reads_bytes(self) -> int:
-        """Bytes of points read for each panel (rows at a time); 0 if points stay in memory."""
+        """Bytes of points and coefficients read for each panel (rows at a time); 0 if they stay in memory."""
         whole = (math.prod(each.shape) * each.dtype.itemsize for each in (self.rows, self.coefficients))
         return 0 if self.stay else sum(whole)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the points and coefficients in memory, and of reading a block (a run) of them."""
+        """Bytes of the points and coefficients in memory, and of reading a block (a run of points)."""
         tall, width = tallest(self.rows), max(self.rows.shape[1], self.coefficients.shape[1])
         reading = 2 * 8 * tall * width + self.rows.read_bytes(tall, self.rows.shape[1])
         reading += self.coefficients.read_bytes(tall, self.coefficients.shape[1])
         return self._bytes(self.rows.shape[0] if self.stay else tall) + reading
 
     def blocks(self) -> list[tuple[Rows, Float64]] | None:
-        """All points with their coefficients, block by block, if they stay in memory; else None."""
+        """All points as prepared, with coefficients, by blocks, if they stay in memory; else None."""
         return list(self.each()) if self.stay else None
 
     def each(self) -> Iterator[tuple[Rows, Float64]]:
-        """Read points block by block, with their coefficients."""
+        """Read and prepare the points block by block; yields (p', d) points and (p', k) coefficients."""
         blocks = RowBlocks(self.rows, self.choice.similarity, self.shift, edges_of(self.rows), False)
         width = self.coefficients.shape[1]
         for index in range(blocks.count):
@@ -112,12 +116,12 @@ class Points:
 
 
 def row_chunk(source: Source, width: int, item: int) -> int:
-    """Rows of a chunk of an output with ``width`` columns of ``item`` bytes each."""
+    """Rows of a chunk of an output that has a row of ``width`` values of ``item`` bytes for each row."""
     return matching_chunk(source.row_grid, source.shape[1] * source.dtype.itemsize, width * item)
 
 
 def rows_cut(source: Source, width: int, item: int) -> Cut:
-    """Cut of the rows into panels, whole chunks of an output of ``width`` columns of ``item`` bytes."""
+    """Cut of the rows into panels, which are whole chunks of an output: see ``row_chunk``."""
     grid = Grid.regular(source.shape[0], row_chunk(source, width, item), splittable=False)
     return cut(grid, 8 * source.shape[1], 8 * width)
 
@@ -133,10 +137,10 @@ class OverRows(OverPanels):
     def rows_of_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[Grain, Rows, Float64]]:
-        """Yield rows ``start:stop`` by grains (rows of one product): grain, prepared rows, own similarities.
+        """Yield the rows ``start:stop`` by grains (rows of one product), from panel buffer ``slot``.
 
-        The last are the similarities of each row with itself. A grain with values that are not finite is
-        counted and skipped.
+        Each item is the grain, its rows as prepared, and (rows,) similarities of each row with itself. A
+        grain with values that are not finite is skipped, and these are counted in ``state``.
         """
         similarity = self.choice.similarity
         for grain in self.panels.grains(work.panels, start, stop, slot):
@@ -152,25 +156,28 @@ class OverRows(OverPanels):
         return BLAS_BYTES
 
     def rows_bytes(self, width: int) -> int:
-        """Bytes of prepared rows of a product, their products with ``width`` vectors, and a tile of pairs."""
+        """Bytes of prepared rows of a grain, their products with ``width`` vectors, and a tile of pairs."""
         rows, columns = self.panels.grain_rows, self.panels.view.short
         return 8 * (rows * (3 * columns + width + 6) + HEIGHT * (WIDTH + columns + 2 * width))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFeatures(OverRows):
-    """Fold that writes features of rows, and sums the part of the trace of similarities that they capture."""
+    """Fold that writes features of rows to an array, and sums the part of the trace that they capture.
+
+    The trace is that of the matrix of similarities of all rows.
+    """
 
     panels: Panels
     points: Points
     array: Path
-    """The Zarr array to write, (rows, k)."""
+    """Path of the Zarr array to write, (rows, k)."""
 
     dtype: np.dtype[Any]
     """Type of the array."""
 
     kept: tuple[KeptRows, ...] = ()
-    """Random sample of rows to keep, drawn by keys of ``seed``; empty for none."""
+    """Storage for a random sample of rows, drawn by keys of ``seed``; empty if none are kept."""
 
     seed: int = 0
 
@@ -184,7 +191,22 @@ class WriteFeatures(OverRows):
         slots: int,
         sample: tuple[int, int] = (0, 0),
     ) -> WriteFeatures:
-        """Make the fold, with ``slots`` buffers for panels; ``sample``: count of rows to keep, and seed."""
+        """Make the fold.
+
+        Parameters
+        ----------
+        source : Source
+            Matrix whose rows get features.
+        points : Points
+        array : Path
+            Zarr array to write, (rows, k).
+        dtype : dtype
+            Type of the array.
+        slots : int
+            Number of buffers for panels.
+        sample : (int, int)
+            Number of random rows to keep, and their seed.
+        """
         count, seed = sample
         kept = (KeptRows(count, source.shape[1], np.dtype(np.float64)),) * (count > 0)
         view = View(source, Orientation.ROWS)
@@ -200,17 +222,17 @@ class WriteFeatures(OverRows):
 
     @property
     def shift(self) -> Float64:  # type: ignore[override]
-        """(d,) subtracted from rows."""
+        """(d,) subtracted from rows: that of the points."""
         return self.points.shift
 
     @property
     def width(self) -> int:
-        """Columns of the output."""
+        """Number of features of each row, k."""
         return self.points.coefficients.shape[1]
 
     @property
     def row_flops(self) -> float:
-        """Floating-point operations for each row."""
+        """Estimated floating-point operations for each row."""
         points, columns = self.points.rows.shape
         return points * (2.0 * columns + EVALUATION_FLOPS + 2 * self.width)
 
@@ -220,11 +242,11 @@ class WriteFeatures(OverRows):
         return self.row_flops / NOMINAL_FLOPS[8]
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``out`` (rows, k), the features of the rows of a panel, which are whole chunks."""
+        """``out`` (rows, k): features of the rows of a panel, which are whole chunks of the array."""
         return {"out": Buffer((self.cut.panel_rows, self.width), self.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """``own`` (1,), the trace of similarities; ``captured`` (1,), the part of it in features; kept rows.
+        """``own`` (1,), trace of similarities; ``captured`` (1,), the part of it in features; kept rows.
 
         ``outside`` (1,) counts features that are not finite, and ``bad`` elements of the matrix that are not.
         """
@@ -233,7 +255,7 @@ class WriteFeatures(OverRows):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of a step besides its buffer: points, prepared rows, their products, chunks inside Zarr."""
+        """Bytes of a step besides its buffer: points, prepared rows, products, chunks inside Zarr."""
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
         kept = sum(8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept)
         rows = 0 if self.points.stay else self.cut.panel_rows - self.panels.grain_rows
@@ -242,7 +264,7 @@ class WriteFeatures(OverRows):
 
     @property
     def reads_bytes(self) -> int:
-        """Bytes of points that are read over the whole pass."""
+        """Bytes of points and coefficients that are read over the whole pass."""
         return (len(self.cut.panels) - 1) * self.points.reads_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -261,7 +283,7 @@ class WriteFeatures(OverRows):
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare rows ``start:stop`` with all points, and write their features.
+        """Compare rows ``start:stop`` with all points, write their features, and add to the sums ``state``.
 
         Grains (rows of one product) are compared one after another, or all together where points have to be
         read.
@@ -293,16 +315,20 @@ class WriteFeatures(OverRows):
 
 
 def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
-    """Raise ``DataError`` if a pass found elements of the matrix, or features, that are not finite."""
+    """Raise ``DataError`` if a pass over ``source`` found elements or features that are not finite.
+
+    ``state`` has the sums of ``WriteFeatures``, ``dtype`` is the type of features.
+    """
     refuse_bad(state, source)
     if state["outside"][0]:
         require_finite(np.inf, source.name, dtype.name)
 
 
 def trace_error(state: State) -> float:
-    """Share of the trace of similarities that features do not capture; negative if they exceed it.
+    """Share of the trace of similarities that features do not capture, from the sums of ``WriteFeatures``.
 
-    It is negative beyond rounding only for a kernel function that is not positive definite.
+    It is negative if features exceed the trace, which happens beyond rounding only for a kernel function that
+    is not positive definite.
     """
     own, captured = (float(state[name][0]) for name in ("own", "captured"))
     size = abs(own) or captured
@@ -313,7 +339,7 @@ def trace_error(state: State) -> float:
 def features_of(
     grains: list[Rows], points: Points, resident: list[tuple[Rows, Float64]] | None
 ) -> list[Float64]:
-    """Features (rows, k) for each of some sets of prepared rows.
+    """Features (rows, k) of each set of prepared rows in ``grains``.
 
     ``resident`` are the points with their coefficients, by blocks; None to read them once, block by block.
     """
@@ -329,7 +355,7 @@ def features_of(
 
 
 def warm_similarities(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loop of a kernel function once; one of the caller's own is compiled already."""
+    """Run the compiled loop of the kernel of ``request`` once; a caller's own is compiled already."""
     _warm_similarities(str(request["kernel"]))
 
 

@@ -42,17 +42,17 @@ Float64 = npt.NDArray[np.float64]
 Products = tuple[Float64, Float64]
 
 AHEAD = 2
-"""Pairs of blocks for each thread that are being computed or wait to be added up."""
+"""Number of pairs of blocks, for each thread, that are being computed or wait to be added up."""
 
 
 @dataclass(slots=True)
 class SimilarityMatrix:
-    """The matrix of all similarities of rows, as a linear operator."""
+    """The (n, n) matrix of similarities of all n rows, as a linear operator."""
 
     blocks: RowBlocks
     threads: int
     group: int
-    """Number of blocks of rows that are in memory while all later ones are compared with them; it has no
+    """Number of blocks of rows that are in memory while all later blocks are compared with them; it has no
     effect on the sums."""
 
     tell: Callable[[int], None] = lambda rows: None
@@ -67,7 +67,9 @@ class SimilarityMatrix:
         return float(sum(own))
 
     def multiply(self, v: Float64, part: Path | None = None) -> Float64:
-        """(n, q) products with (n, q) vectors; ``part`` is a checkpoint file for sums so far, or None.
+        """(n, q) products of the matrix with vectors ``v`` (n, q).
+
+        ``part`` is a checkpoint file for the sums so far, which is removed in the end; None to save none.
 
         Raises
         ------
@@ -103,7 +105,7 @@ class SimilarityMatrix:
         return state["later"], state["earlier"], int(state["first"][0])
 
     def _done(self, first: int) -> int:
-        """Progress as a number of rows: all rows times the share of pairs with a block before ``first``."""
+        """Progress as a number of rows: all, times the share of pairs with a block before block ``first``."""
         rows, met = self.blocks.rows, int(self.blocks.edges[first])
         return rows * (met * (2 * rows - met)) // rows**2
 
@@ -112,7 +114,8 @@ class SimilarityMatrix:
     ) -> None:
         """Add the products of all pairs of blocks ``first:until`` with blocks from ``first`` on to the sums.
 
-        ``later`` (n, q) sums what a block gets from itself and later blocks, ``earlier`` from earlier ones.
+        ``v`` (n, q) are the vectors. ``later`` (n, q) sums what a block gets from itself and later blocks,
+        ``earlier`` (n, q) what it gets from earlier ones; both are changed in place.
         """
         blocks, here = self.blocks, {a: self.blocks.block(a) for a in range(first, until)}
         pending: deque[tuple[int, int, Future[Products]]] = deque()
@@ -138,8 +141,8 @@ class SimilarityMatrix:
     def _products(self, x: Rows, y: Rows, v_x: Float64, v_y: Float64) -> Products:
         """Products with the similarities of two blocks: for the rows of ``x``, and for the rows of ``y``.
 
-        ``v_x`` and ``v_y`` (rows, q) are the vectors at their rows. The second is empty if both are one
-        block.
+        ``v_x`` and ``v_y`` (rows, q) are the vectors at the rows of both blocks. The second product is empty
+        if both are one block.
         """
         out = np.zeros(v_x.shape)
         beside = out[:0] if x is y else np.zeros(v_y.shape)
@@ -151,7 +154,8 @@ class SimilarityMatrix:
 def passing_bytes(source: Source, kind: int, threads: int, width: int, *, stays: bool) -> int:
     """Bytes of comparing pairs of blocks in ``threads`` threads: tiles, products, blocks read, BLAS buffers.
 
-    ``width`` is the number of vectors. No block is read if all stay in memory, and never more than there are.
+    ``kind`` is the ``Kind`` of kernel function, ``width`` the number of vectors. With ``stays``, all blocks
+    are in memory and none is read; else as many are as pairs need, and never more than there are.
     """
     rows, pairs = tallest(source), AHEAD * threads + 1
     tile = tile_bytes(rows, rows, source.shape[1], transposes=kind == Kind.LAPLACIAN)

@@ -30,7 +30,7 @@ USED = {
     "polynomial": ("gamma", "degree", "coef0"),
     "sigmoid": ("gamma", "coef0"),
 }
-"""Parameters that each kernel function has; values of others are not part of the request."""
+"""Names of the parameters of each kernel function; values of others are not part of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class KernelChoice:
     """A kernel function with its parameters."""
 
     kernel: str
-    """One of ``KERNELS``, or the name and digest of a function."""
+    """One of ``KERNELS``, or name and digest of a function of the caller's own."""
 
     gamma: float
     degree: float
@@ -75,17 +75,21 @@ class KernelChoice:
 
     @property
     def similarity(self) -> Similarity:
-        """The kernel function and its parameters, in the form that kernels take."""
+        """The kernel function and its parameters, in the form that compiled kernels take."""
         kind = Kind.FUNCTION if self.function is not None else KINDS[self.kernel]
         return Similarity(int(kind), self.gamma, self.degree, self.coef0, self.function)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters that identify the choice, for JSON; also written to the facts of a result."""
+        """Parameters that identify the choice, by name, as JSON types: part of the facts of a result."""
         return {"kernel": self.kernel, **{name: getattr(self, name) for name in USED.get(self.kernel, ())}}
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], function: Callable[..., Any] | None = None) -> KernelChoice:
-        """The choice in the facts of a result; a function of the caller's own has to be given again."""
+        """The choice in the request of a result, ``facts``.
+
+        A ``function`` of the caller's own, which a result does not hold, has to be given again;
+        ``InputError`` if it is missing or another one.
+        """
         kernel = str(facts["kernel"])
         if kernel not in KINDS and (function is None or identify_metric(function) != kernel):
             given = "nothing" if function is None else identify_metric(function)
@@ -99,7 +103,10 @@ class KernelChoice:
 
 
 def check_matrix(source: Source, kind: str) -> None:
-    """Raise ``InputError`` for a matrix without rows or columns, of complex numbers, or read by columns."""
+    """Raise ``InputError`` for a matrix that is empty, of complex numbers, or compressed by columns.
+
+    ``kind`` is the name of the method, for the message.
+    """
     working_dtype(source.dtype)
     require_rows(source)
     rows, columns = source.shape

@@ -31,7 +31,10 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 
 @dataclass(frozen=True, slots=True)
 class SimilarRows:
-    """Task that computes scores or features of new rows from the points of a result."""
+    """Task that computes scores or features of new rows, ``source``, from the points of a result.
+
+    ``kind`` is the method of the result, ``digest`` a hash of its request and input.
+    """
 
     kind: str
     points: Points
@@ -41,7 +44,8 @@ class SimilarRows:
     """Type of the array that is written."""
 
     measure: Callable[[State, Source], dict[str, Any]] | None = None
-    """Function that makes further facts from the sums of the pass over the rows; None for no more."""
+    """Function that returns further facts, from the sums of the pass and ``source``; None for no more
+    facts."""
 
     @property
     def name(self) -> str:
@@ -54,12 +58,12 @@ class SimilarRows:
         return self.points.coefficients.shape[1]
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the new rows that determines the result, for JSON."""
+        """Everything besides the new rows that determines the result, as JSON types."""
         what = {"kind": "transform", "of": self.kind, "rank": self.width, "result": self.digest}
         return {**what, "kernel": self.points.choice.kernel}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The array of the result: scores or features, (rows, width)."""
+        """Declare the array of the result: scores or features, (rows, width)."""
         rows = self.source.shape[0]
         return (Output(self.name, (rows, self.width), self.dtype, count(rows, self._chunk)),)
 
@@ -68,7 +72,7 @@ class SimilarRows:
         return row_chunk(self.source, self.width, self.dtype.itemsize)
 
     def fold(self, array: Path, slots: int) -> WriteFeatures:
-        """Fold that computes and writes ``array``, with ``slots`` buffers for rows."""
+        """Fold that computes and writes the array at path ``array``, with ``slots`` buffers for panels."""
         return WriteFeatures.of(self.source, self.points, array, self.dtype, slots)
 
     def plan(self, budget: Budget) -> Plan:
@@ -147,6 +151,9 @@ def similar_rows_task(
 
 
 def imagined_points(choice: KernelChoice, rows: Source, coefficients: Source) -> Points:
-    """Points of a result that does not exist yet, with zeros for weights, for plans."""
+    """Points of a result that does not exist yet, for plans.
+
+    ``rows`` (p, d) and ``coefficients`` (p, k) have shapes alone; weights are zeros.
+    """
     zeros = np.zeros(coefficients.shape[1])
     return Points(choice, rows, coefficients, zeros, zeros, np.zeros(rows.shape[1]))

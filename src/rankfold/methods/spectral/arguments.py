@@ -68,7 +68,7 @@ ERRORS = {name: Law(("component",), REAL, 0, 10.0) for name in ("residuals", "er
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on eigenvectors of a graph, and their accuracy."""
+    """Line of text on eigenvectors of a graph, from facts of the result; ``attempt`` is not used."""
     parts, error = facts["connected_components"], facts["largest_error_estimate"]
     graph = f"the graph of {parts} component{'s' * (parts != 1)}"
     line = f"{dimensions(facts)}, {passes(facts)} over {graph}"
@@ -123,7 +123,7 @@ DIFFUSION_MAP = Method(
 
 @dataclass(frozen=True, slots=True)
 class SpectralRequest:
-    """Parameters that a result depends on."""
+    """Parameters that a result depends on; ``kind`` is ``"spectral"`` or ``"diffusion_map"``."""
 
     kind: str
     n_components: int
@@ -131,13 +131,13 @@ class SpectralRequest:
     passes: int
     seed: int
     alpha: float = 0.0
-    """Power of the degrees that weights are divided by."""
+    """Power of the sums of weights of rows by which weights are divided at both ends; 0 not to."""
 
     t: int = 0
-    """Power of the eigenvalues that coordinates are multiplied with."""
+    """Power of each eigenvalue that the coordinate of its eigenvector is multiplied by."""
 
     apart: bool = False
-    """True if each component of the graph has coordinates of its own."""
+    """True if each component of the graph gets eigenvectors of its own, for the start of a layout."""
 
     def check_rows(self, rows: int) -> None:
         """Raise ``InputError`` if a graph of ``rows`` rows has fewer dimensions than are asked for."""
@@ -150,7 +150,7 @@ class SpectralRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters as a dict, for the facts of a result and to tell requests apart."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         facts = {"kind": self.kind, "n_components": self.n_components}
         if self.kind == "diffusion_map":
             facts |= {"alpha": self.alpha, "t": self.t}

@@ -35,7 +35,7 @@ def contrasts(vertices: Vertices, count: int) -> Float64:
 
 
 def coordinates(vertices: Vertices, vectors: Float64, factors: Float64, *, unit: bool) -> Float64:
-    """(m, d) coordinates by orthonormal eigenvectors of the walk, each times a factor.
+    """(m, d) coordinates: orthonormal eigenvectors ``vectors`` (m, d) of the walk, times ``factors`` (d,).
 
     Eigenvectors are divided by the square roots of degrees. With ``unit`` their mean square is 1 in the
     walk's own distribution, where the constant vector is 1; else they are not scaled further.

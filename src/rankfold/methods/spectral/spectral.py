@@ -53,12 +53,12 @@ from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 
 CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
+"""Fewest rows of a chunk of the embedding; larger embeddings have ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 START_TOL = 1e-2
-"""Tolerance of eigenvectors for the start of a layout: forces move all of it."""
+"""Tolerance of eigenvectors that are the initial positions of a layout, where forces move all rows."""
 
 WANTED = "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
 
@@ -68,10 +68,10 @@ class Spectral:
     """Task of an embedding by eigenvectors of a graph, whether the graph exists or is to be made first."""
 
     source: Source
-    """The graph, or the data it is made of."""
+    """The graph, or the matrix of distances that it is made of."""
 
     numbers: int
-    """Number of stored weights of the graph, at most."""
+    """Upper bound on the number of stored weights of the graph."""
 
     parameters: SpectralRequest
     graph: Result | Source | None = None
@@ -81,7 +81,7 @@ class Spectral:
     """Request of the task that makes the graph; None if the graph is given."""
 
     def when_made(self, results: Mapping[str, Path]) -> Spectral:
-        """Copy of the task that has the graph made by the link ``graph`` of its chain."""
+        """Copy of the task with the graph from ``results``: paths of results by the name of their link."""
         graph = Result(results["graph"])
         return dataclasses.replace(self, graph=graph, numbers=int(graph.attrs["weights"]))
 
@@ -91,16 +91,20 @@ class Spectral:
         return self.source.shape[0]
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the coordinates, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the coordinates, as JSON types."""
         return {**self.parameters.as_dict(), "graph": None if self.made_by is None else dict(self.made_by)}
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk of the result."""
+        """Rows of a chunk of the embedding."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: coordinates, labels of components, perhaps densities, and eigenvalues."""
+        """Declare the arrays of the result, without values.
+
+        These are ``embedding`` (rows, d); ``labels`` (rows,) of components; ``density`` (rows,) if weights
+        are divided by densities; and ``eigenvalues``, ``residuals`` and ``error_estimates``, (d,) each.
+        """
         width, chunks = self.parameters.n_components, count(self.rows, self.chunk_rows)
         density = (Output("density", (self.rows,), np.dtype(np.float64), chunks),) * bool(
             self.parameters.alpha
@@ -178,7 +182,7 @@ class Spectral:
         return facts
 
     def _write(self, run: Run, vertices: Vertices, found: Eigenvectors) -> None:
-        """Write the embedding, labels, densities if there are any, and eigenvalues with their errors."""
+        """Write embedding, labels, densities if any, and eigenvalues with errors into the result."""
         asked, is_walk = self.parameters, self.parameters.kind == "diffusion_map"
         rows = {
             "embedding": coordinates(vertices, found.vectors, found.values**asked.t, unit=is_walk),
@@ -196,7 +200,10 @@ class Spectral:
 
 
 def _teller(run: Run, rows: int) -> Callable[[float], None]:
-    """Function that reports progress: digits by which the largest error has shrunk, of those needed."""
+    """Make the function that shows progress, from the largest error relative to its target.
+
+    Progress is the share of the digits by which the error has to shrink that it has shrunk, times ``rows``.
+    """
     first: list[float] = []
 
     def tell(excess: float) -> None:
@@ -208,7 +215,7 @@ def _teller(run: Run, rows: int) -> Callable[[float], None]:
 
 
 def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
-    """Warnings for a caller about the graph and the accuracy that was reached."""
+    """Warnings for a caller about the components of the graph and the accuracy that was reached."""
     parts, said = facts["connected_components"], []
     if parts > 1 and not asked.apart:
         known = min(parts - 1, asked.n_components)
@@ -232,7 +239,11 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 
 
 def spectral_task(neighbors: object, arguments: SpectralArguments) -> Task:
-    """Task of eigenmaps of a graph, of lists of neighbors, or of a matrix whose neighbors are found first."""
+    """Task of Laplacian eigenmaps.
+
+    ``neighbors`` is a result with a graph or with lists of neighbors, its path, a sparse matrix of weights,
+    or a matrix whose neighbors are found first.
+    """
     asked = SpectralRequest(
         "spectral", arguments.n_components, arguments.tol, arguments.passes, arguments.seed
     )
@@ -240,7 +251,7 @@ def spectral_task(neighbors: object, arguments: SpectralArguments) -> Task:
 
 
 def diffusion_task(neighbors: object, arguments: DiffusionArguments) -> Task:
-    """Task of a diffusion map of a graph, of lists of neighbors, or of a matrix."""
+    """Task of a diffusion map; ``neighbors`` as for ``spectral_task``."""
     asked = SpectralRequest(
         "diffusion_map",
         arguments.n_components,
@@ -254,7 +265,10 @@ def diffusion_task(neighbors: object, arguments: DiffusionArguments) -> Task:
 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
-    """Task of the eigenvectors that a layout begins at: each component by itself, to a coarse tolerance."""
+    """Task of the eigenvectors that a layout begins at: each component by itself, to a coarse tolerance.
+
+    ``graph`` is a result that has a graph, or the task that makes one: see ``Spectral.when_made``.
+    """
     asked = SpectralRequest("spectral", n_components, START_TOL, MOST_PASSES, seed, apart=True)
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
@@ -293,7 +307,7 @@ def _of_result(result: Result, asked: SpectralRequest) -> Task:
 
 
 def _of_matrix(source: Source, asked: SpectralRequest) -> Spectral:
-    """Task for a matrix of weights."""
+    """Task for the graph whose weights are the symmetric sparse matrix ``source``."""
     stored, (rows, columns) = compressed(source), source.shape
     if stored is None or rows != columns:
         what = f"{rows} x {columns}" if rows != columns else "square and dense"
@@ -311,20 +325,21 @@ def _of_graph(result: Result, asked: SpectralRequest) -> Spectral:
 
 
 def _of_weights(graph: FuzzyGraph, asked: SpectralRequest) -> Spectral:
-    """Task for a graph that an earlier link makes of neighbor lists."""
+    """Task for the graph that the task ``graph``, an earlier link, makes of lists of neighbors."""
     asked.check_rows(graph.lists.rows)
     return Spectral(graph.source, graph.most_edges, asked, None, graph.request())
 
 
 IN_MEMORY = 1
-"""Value of ``slots`` in a plan whose graph stays in memory; with other values it is read in each sweep."""
+"""Value of ``slots`` in a plan where the graph stays in memory; with other values it is read in each
+sweep."""
 
 VECTORS = 6
-"""Largest number of blocks of vectors in memory at once: in a filter, or in a Rayleigh-Ritz step with copies
-by LAPACK."""
+"""Largest number of blocks of vectors in memory at once: in a filter, or in a Rayleigh-Ritz step with the
+copies of LAPACK."""
 
 OF_ROW = 12
-"""Other float64 values for each vertex: degrees, factors, components, coefficients of steps."""
+"""Number of other float64 values for each vertex: degrees, factors, components, coefficients of steps."""
 
 OF_EDGE = 48
 """Bytes for each edge of a block of rows while degrees are summed."""
@@ -335,7 +350,7 @@ LIKELY_READS = 200
 def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget) -> FittedSweeps:
     """Arrange the passes in one process with all its threads; the graph stays in memory if it fits.
 
-    ``numbers`` is the count of stored weights.
+    ``source`` is the graph or what it is made of, ``numbers`` an upper bound on its stored weights.
     """
     rows, width = source.shape[0], block_width(asked.n_components)
     vectors = 8 * rows * (VECTORS * width + OF_ROW + 3 * asked.n_components)
@@ -367,9 +382,9 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
-    """Bytes of the whole graph if it stays in memory, else of the blocks of rows held at once.
+    """Bytes of the whole graph if it is to ``stay`` in memory, else of the blocks of rows held at once.
 
-    Includes reading a block, and summing its degrees.
+    Includes reading a block, and summing its degrees. ``numbers`` is the count of stored weights.
     """
     rows = source.shape[0]
     block = min(numbers, BLOCK_NUMBERS + rows)

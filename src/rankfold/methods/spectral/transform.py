@@ -42,14 +42,14 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Task of placing new rows in a spectral embedding, by their neighbors among its rows."""
+    """Task of placing new rows in the spectral embedding of ``result``, by their neighbors among its rows."""
 
     result: Result
     neighbors: NewNeighbors
 
     @property
     def source(self) -> Source:
-        """Distances of new rows to their neighbors."""
+        """(new rows, k) distances of new rows to their neighbors."""
         return self.neighbors.lists.distances
 
     @property
@@ -59,18 +59,18 @@ class Extension:
 
     @property
     def is_divided(self) -> bool:
-        """True if weights are divided by densities."""
+        """True if weights of the graph are divided by densities: ``alpha`` is not 0."""
         return bool(self.result.attrs["request"].get("alpha", 0))
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the coordinates, for JSON."""
+        """Everything besides the distances in ``source`` that determines the coordinates, as JSON types."""
         facts = self.result.attrs
         made_by = digest([facts["request"], facts["input"]["fingerprint"]])
         what = {"kind": "transform", "of": facts["kind"], "rank": self.width, "result": made_by}
         return {**what, **self.neighbors.request()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """The one array of the result: coordinates of the new rows."""
+        """Declare the one array of the result, ``embedding``: coordinates (new rows, d) in float64."""
         rows = self.neighbors.lists.rows
         chunks = count(rows, self.neighbors.chunk_rows)
         return (Output("embedding", (rows, self.width), np.dtype(np.float64), chunks),)
@@ -138,10 +138,17 @@ class Extension:
         return facts
 
     def _places(self, embedding: Float64, density: Float64, spread: Float64) -> Iterator[Float64]:
-        """Yield coordinates of new rows, (b, d), a block of rows at a time.
+        """Yield coordinates of new rows, (r, d), a block of rows at a time.
 
-        Adds to ``spread``, (2,): the sum of squares of their standard errors, as means over neighbors, and
-        the number of rows that are rows of the graph.
+        Parameters
+        ----------
+        embedding : (n, d) float64
+            Coordinates of the rows of the graph.
+        density : (n,) float64
+            Divisors of weights; not used if weights are not divided.
+        spread : (2,) float64, added to
+            Sum of squares of standard errors of coordinates, as means over neighbors; and number of new rows
+            that are rows of the graph.
         """
         values = self._eigenvalues()
         for indices, weights, is_there in self.neighbors.blocks():
@@ -160,7 +167,7 @@ class Extension:
             yield places
 
     def _eigenvalues(self) -> Float64:
-        """(d,) eigenvalues of the walk; raises ``InputError`` if one is no larger than its possible error."""
+        """(d,) eigenvalues of the walk; ``InputError`` if one is no larger than its possible error."""
         facts, values = self.result.attrs, np.asarray(self.result["eigenvalues"], np.float64)
         if facts["kind"] == "spectral":
             values = 1 - values
@@ -179,6 +186,9 @@ class Extension:
 
 
 def extension_task(result: Result, neighbors: object) -> Extension:
-    """Task that places new rows in an embedding by their neighbors, the result of a search."""
+    """Task that places new rows in the embedding of ``result``, of spectral or diffusion_map.
+
+    ``neighbors`` is a result of knn, or its path, with the neighbors of the new rows among the embedded rows.
+    """
     rows = result.matrix("embedding").shape[0]
     return Extension(result, NewNeighbors.of(result, rows, neighbors))  # type: ignore[arg-type]

@@ -36,23 +36,25 @@ Int64 = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 SAMPLE = 1000
-"""Number of targets drawn: the upper end of the interval is then the fifth largest error."""
+"""Number of targets drawn to measure errors: the upper end of the confidence interval is then the fifth
+largest error."""
 
 QUANTILE, CONFIDENCE = 0.99, 0.95
 
 OPENINGS = (0.95, 0.8, 0.68, 0.58, 0.5, 0.42, 0.36, 0.3, 0.25, 0.2, 0.16, 0.12, 0.09)
 NODE_PAIRS = {2: 2.0, 3: 4.0}
-"""Pairs of a target and a source that take as long to sum as a node, by order of expansions."""
+"""Number of pairs of a target and a source that take as long to sum as a node for a target, by order of
+expansions."""
 
 CUTOFF_SHARE = 1 / 64
-"""Share of ``tol`` that sums of kernels that decay may leave out."""
+"""Share of ``tol`` that is spent on what sums of kernels that decay may leave out."""
 
 FEW_TARGETS = 2**18
-"""Number of targets up to which no opening is sought: trials would sum about as many, eight or so of a
-thousand groups."""
+"""Number of targets up to which no opening is sought for kernels that decay: trials would sum about as many
+targets, eight or so times a thousand groups."""
 
 PIECE = 16
-"""Groups of targets that a thread takes at a time."""
+"""Number of groups of targets that a thread takes at a time."""
 
 FEW_PAIRS = 2**34
 """Largest number of pairs that are summed source by source where no opening is accurate enough: half a
@@ -61,32 +63,33 @@ minute."""
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Targets drawn at random, together with the other targets of their groups."""
+    """Targets drawn at random, together with the other targets of their groups, for trials."""
 
     targets: Targets
     edges: Int64
-    """(g + 1,) first target of each group, and the end."""
+    """(groups + 1,) first target of each group, and the number of ``targets``."""
 
     drawn: Int64
-    """Indices of the drawn targets among all ``targets``."""
+    """(drawn,) indices of the drawn targets in ``targets``."""
 
     population: int
-    """Number of targets that they were drawn from."""
+    """Number of targets in all, from which they were drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen way of computing sums, with its error and its work."""
+    """Chosen way of computing sums, with its error and work, measured at ``sample`` targets."""
 
     way: Way
     error: float = 0.0
-    """Error at 99 of 100 targets of the sample."""
+    """Relative error that 99 of 100 targets of the sample do not exceed."""
 
     bound: float = 0.0
-    """Largest error at 99 of 100 of all targets, in 19 of 20 samples."""
+    """Upper bound on the relative error that 99 of 100 of all targets do not exceed, right in 19 of 20
+    samples."""
 
     pairs: float = 0.0
-    """Pairs summed for a target, on average; a node counts as several."""
+    """Number of pairs summed for a target, on average; a node counts as several: see ``NODE_PAIRS``."""
 
     sample: int = 0
 
@@ -98,13 +101,13 @@ class Choice:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Choice:
-        """Choice from the arrays of a checkpoint."""
+        """Choice from the arrays of a checkpoint, as ``as_state`` returns them."""
         opening, order, cutoff, error, bound, pairs, sample = state["choice"].tolist()
         return cls(Way(opening, int(order), cutoff), error, bound, pairs, int(sample))
 
 
 def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
-    """Way of summing whose errors are within ``tol`` with least work, by trials at a sample.
+    """Way of summing whose errors are within ``tol`` with least work, by trials at a sample, in all threads.
 
     It is source by source if nothing else is both accurate and faster. Raises ``PlanError`` if nothing else
     is accurate, and all pairs are too many.
@@ -130,12 +133,11 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
 
 
 def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | None:
-    """Way for few targets of a kernel that decays, without forces; else None.
+    """Way to sum at few ``targets``, of a kernel that decays, without forces; None for other sums.
 
-    It sums source by source, and leaves out only what is certain to be small.
-
-    Few targets take no longer than choosing an opening would. Nothing is measured: the error is a bound on
-    what is left out, at every target.
+    It sums source by source, and leaves out only sources that add less than ``tol`` of a sum in all. Few
+    targets take no longer than choosing an opening would. Nothing is measured: the error is a bound on what
+    is left out, at every target.
     """
     if summation.forces or not summation.kernel.decays or targets > FEW_TARGETS:
         return None
@@ -143,20 +145,23 @@ def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | N
 
 
 def needs_choice(summation: Summation, points: SourcePoints, tol: float) -> bool:
-    """True if sums go over a tree, so that an opening is to be chosen."""
+    """True if sums may go over a tree, so that an opening is to be chosen."""
     return tol > 0 and points.sources is not None and summation.kernel.law in SMOOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Exact sums at the drawn targets of a sample, and the sizes that errors are divided by."""
+    """Exact sums at the drawn targets of a sample, to which sums in other ways are compared.
+
+    ``exact`` (drawn, width) are the exact sums and forces.
+    """
 
     summation: Summation
     points: SourcePoints
     sample: Sample
     exact: Float64
     sizes: Float64
-    """(sample, 1 or 2) sizes of sums, and of forces if they are computed."""
+    """(drawn, 1 or 2) sizes that errors are divided by: of sums, and of forces if they are computed."""
 
     pool: ThreadPoolExecutor
 
@@ -164,7 +169,7 @@ class Trial:
     def of(
         cls, summation: Summation, points: SourcePoints, sample: Sample, pool: ThreadPoolExecutor
     ) -> Trial:
-        """Compute exact sums at the drawn targets, source by source."""
+        """Compute exact sums at the drawn targets, source by source, in the threads of ``pool``."""
         every, some = sample.targets, sample.drawn
         drawn = Targets(every.x[some], every.places[some], every.own[some])
         pieces = _pieces(len(drawn.x))
@@ -181,7 +186,10 @@ class Trial:
         return cls(summation, points, sample, exact, whole, pool)
 
     def widest(self, order: int, tol: float) -> list[Choice]:
-        """Trials of one order by bisection, with the widest accurate opening, or else the narrowest."""
+        """Trials with expansions of one order, by bisection over ``OPENINGS``.
+
+        Among them is the widest opening whose errors are within ``tol``, or else the narrowest of all.
+        """
         trials: list[Choice] = []
         low, high = 0, len(OPENINGS)  # those from ``high`` on will do, those before ``low`` will not
         while low < high:
@@ -222,8 +230,9 @@ class Trial:
 
 
 def quantile_with_bound(errors: Float64, population: int) -> tuple[float, float]:
-    """The 99th percentile of a sample, and a bound that the one of all targets exceeds in at most 1 of 20
-    samples.
+    """The 99th percentile of ``errors`` of a sample, and an upper bound on that of the whole population.
+
+    The percentile of all ``population`` targets exceeds the bound in at most 1 of 20 samples.
 
     >>> quantile_with_bound(np.arange(1000.0), 10**6)
     (989.0, 995.0)

@@ -12,7 +12,7 @@ from rankfold.methods.registry import SEARCH, Method
 SOFTENED = ("gravity", "coulomb")
 WIDE = ("gaussian", "cauchy", "squared_cauchy")
 FORCE_KERNELS = (*SOFTENED, *WIDE)
-"""Kernels that have forces: those with a softening, and those with a bandwidth."""
+"""Kernels of ``kernel_sum``, which have forces: those with a softening, and those with a bandwidth."""
 
 DENSITY_KERNELS = ("gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine")
 BANDWIDTH_RULES = ("scott", "silverman")
@@ -77,7 +77,7 @@ class DensityArguments:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on kernel sums, and their error."""
+    """Line of text on kernel sums and their error, from facts of the result; ``attempt`` is not used."""
     line = f"{facts['kind']} by {facts['method']}, {facts['request']['kernel']}"
     line += f"; {facts['pairs']} pairs and {facts['nodes']} nodes"
     bound = facts["error_bound"]

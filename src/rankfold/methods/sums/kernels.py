@@ -23,12 +23,13 @@ from rankfold.kernels.sums.laws import Law
 from rankfold.methods.sums.arguments import BANDWIDTH_RULES
 
 TERMS = 12
-"""Terms of the series of cosine: in one dimension, where it falls slowest, the next is below 1e-20."""
+"""Number of terms of the series of cosine: in one dimension, where it falls slowest, the next is below
+1e-20."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: its law (a function of distance), the scale of it, and the factor of its sums."""
+    """A kernel: its law (a function of distance), the ``scale`` of that, and the ``factor`` of its sums."""
 
     law: Law
     scale: float
@@ -36,17 +37,17 @@ class Kernel:
 
     @property
     def decays(self) -> bool:
-        """True if it decays exponentially or faster, so that sources far away may be left out."""
+        """True if the kernel decays exponentially or faster, so that far sources may be left out."""
         return self.law in (Law.GAUSSIAN, Law.EXPONENTIAL)
 
     @property
     def is_compact(self) -> bool:
-        """True if it is 0 beyond a radius."""
+        """True if the kernel is 0 beyond a radius, which is ``scale``."""
         return self.law > Law.EXPONENTIAL
 
 
 def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
-    """A kernel of sums and forces, by its name.
+    """The kernel of sums and forces named ``name``; softening and bandwidth are in units of the points.
 
     Forces are negative gradients of sums.
 
@@ -64,14 +65,16 @@ def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
 
 
 def density_kernel(name: str, bandwidth: float) -> Kernel:
-    """A kernel of densities, not scaled to an integral of 1."""
+    """The kernel of densities named ``name``, with value 1 at distance 0, not with an integral of 1."""
     law = Law[name.upper()]
     scale = {Law.GAUSSIAN: 0.5 / (bandwidth * bandwidth), Law.EXPONENTIAL: 1 / bandwidth}
     return Kernel(law, scale.get(law, bandwidth))
 
 
 def log_integral(name: str, bandwidth: float, columns: int) -> float:
-    """Logarithm of the integral of a kernel over space.
+    """Logarithm of the integral over space of the kernel of densities ``name``, 1 at distance 0.
+
+    Space has ``columns`` dimensions.
 
     >>> round(math.exp(log_integral("linear", 2.0, 1)), 12)
     2.0
@@ -97,7 +100,7 @@ def log_integral(name: str, bandwidth: float, columns: int) -> float:
 
 
 def bandwidth_by_rule(rule: str, rows: int, columns: int) -> float:
-    """Bandwidth by the rule ``"scott"`` or ``"silverman"``, for columns with a deviation of about one.
+    """Bandwidth by the rule ``"scott"`` or ``"silverman"``, for columns with a deviation of about 1.
 
     >>> bandwidth_by_rule("scott", 32, 1)
     0.5

@@ -28,33 +28,38 @@ TREE_COLUMNS = 3
 """Largest number of columns for a tree; with more, every target sums over all sources."""
 
 FARTHEST = 1e100
-"""Largest coordinate whose powers are finite in every sum."""
+"""Largest magnitude of a coordinate for which all powers in sums are finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePoints:
-    """Coordinates and weights of the sources in memory, and their tree."""
+    """Coordinates and weights of all sources in memory, and the tree of those that are summed."""
 
     rows: Float64
-    """(n, d) coordinates in the order of the tree, if there is one; rows that are not summed come last."""
+    """(n, d) coordinates, in the order of the tree if there is one; the ``weightless`` points that are not
+    summed come last."""
 
     ids: Int64
-    """(n,) row of the matrix that each point is."""
+    """(n,) row of the matrix that each point of ``rows`` is."""
 
     row_weights: Float64
-    """(n,) weights, in the order of ``rows``."""
+    """(n,) weight of each point of ``rows``."""
 
     sources: Sources | None
     """Tree of the summed points with their weights; None with more than ``TREE_COLUMNS`` columns."""
 
     weightless: int = 0
-    """Number of last rows that are not summed."""
+    """Number of points at the end of ``rows`` that are not summed."""
 
     @classmethod
     def read(
         cls, reader: PointReader, weights: Source | None, *, without_weightless: bool = False
     ) -> SourcePoints:
-        """Read all rows, and arrange them; ``without_weightless`` leaves rows of weight 0 out of the sums."""
+        """Read all rows of a matrix with their weights, and arrange them in the order of the tree.
+
+        ``weights`` are None if each row has weight 1. With ``without_weightless``, rows of weight 0 are left
+        out of the sums.
+        """
         count, edges = reader.source.shape[0], read_edges(reader)
         x, ids = np.empty((count, reader.columns)), np.arange(count)
         for start, stop in itertools.pairwise(edges.tolist()):
@@ -77,28 +82,28 @@ class SourcePoints:
 
     @property
     def x(self) -> Float64:
-        """Coordinates of the summed points."""
+        """(n - weightless, d) coordinates of the points that are summed."""
         return self.rows[: len(self.rows) - self.weightless]
 
     @property
     def weights(self) -> Float64:
-        """Weights of the summed points."""
+        """(n - weightless,) weights of the points that are summed."""
         return self.row_weights[: len(self.rows) - self.weightless]
 
     @property
     def tree(self) -> SumTree:
-        """Tree of the summed points, without weights."""
+        """Tree of the points that are summed, without weights; only up to ``TREE_COLUMNS`` columns."""
         assert self.sources is not None  # noqa: S101 - there is one of few columns
         return SumTree(self.x, self.ids[: len(self.x)], self.sources.nodes, self.sources.boxes)
 
     @property
     def has_one_sign(self) -> bool:
-        """True if no two weights are of different signs."""
+        """True if no two weights of summed points are of different signs."""
         return bool((self.weights >= 0).all() or (self.weights <= 0).all())
 
 
 def require_near(x: Float64, name: str) -> None:
-    """Raise ``DataError`` for coordinates whose powers overflow."""
+    """Raise ``DataError`` if powers of coordinates ``x`` (r, d), of the matrix ``name``, would overflow."""
     largest = max(float(x.max()), -float(x.min()))
     if largest > FARTHEST:
         raise DataError(
@@ -108,14 +113,14 @@ def require_near(x: Float64, name: str) -> None:
 
 
 def points_bytes(reader: PointReader) -> int:
-    """Memory of the points of a matrix, of their weights in two orders, and of the tree."""
+    """Bytes of the points of a matrix in memory, of their weights in two orders, and of the tree."""
     count, columns = reader.source.shape[0], reader.columns
     plain = count * 8 * (columns + 3)
     return plain + (tree_bytes(count, columns) + moments_bytes(count) if columns <= TREE_COLUMNS else 0)
 
 
 def building_bytes(reader: PointReader) -> int:
-    """Additional bytes while points are read and weights are arranged."""
+    """Additional bytes while points are read, a block at a time, and weights are arranged."""
     tallest = int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), 2 * 8 * reader.source.shape[0])
 
@@ -124,7 +129,7 @@ def building_bytes(reader: PointReader) -> int:
 
 
 def open_weights(value: object, source: Source) -> Source | None:
-    """Weights of the rows of a matrix; None where none are given."""
+    """Open the weights of the rows of the matrix ``source``, (rows, 1); None if ``value`` is None."""
     return None if value is None else open_row_weights(value, source, "weights")
 
 

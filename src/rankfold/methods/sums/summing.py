@@ -16,8 +16,8 @@ reaches no sample it is minus infinity.
 Sweeps over targets, block by block, and their memory.
 
 Targets that are the sources are summed in the order of the tree, where groups are near each other, and
-written to scratch; the driver brings them into the order of rows. Others are read panel by panel, each panel
-sorted along a curve, and written as whole chunks.
+written to scratch; the driver brings them into the order of rows. Other targets are read panel by panel, each
+panel sorted along a curve, and written as whole chunks.
 
 Parameters of sums and densities, checked before anything is read.
 """
@@ -87,12 +87,15 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_PAIRS = 4000
-"""Pairs summed for a target over a tree, as a plan assumes."""
+"""Number of pairs summed for a target over a tree, as a plan assumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSums:
-    """Task of a kernel sum or of densities, at the sources themselves or at other targets."""
+    """Task of a kernel sum or of densities, at the sources themselves or at other targets.
+
+    ``targets`` is None for sums at the sources, ``weights`` None if each source has weight 1.
+    """
 
     source: Source
     targets: Source | None
@@ -106,24 +109,24 @@ class KernelSums:
 
     @property
     def is_density(self) -> bool:
-        """True if sums are densities, to which a sample itself also contributes."""
+        """True if sums are densities, to which a sample that is a target contributes too."""
         return self.parameters.kind == "density"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the arrays of the result."""
+        """Names of the arrays of the result: ``log_density``, or ``sums`` and perhaps ``forces``."""
         if self.is_density:
             return ("log_density",)
         return ("sums", "forces") if self.parameters.forces else ("sums",)
 
     @property
     def summation(self) -> Summation:
-        """Kernel to sum, with or without forces."""
+        """Kernel to sum, with or without forces; for densities relative to the nearest sample."""
         law = self.parameters.law
         return Summation(law, self.parameters.forces, shifted=self.is_density)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the sums, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the sums, as JSON types."""
         others = {"targets": self.targets, "weights": self.weights}
         identity = {
             name: None if each is None else [each.fingerprint(), list(each.shape)]
@@ -132,7 +135,10 @@ class KernelSums:
         return {**self.parameters.as_dict(), **identity}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: log densities, or sums and perhaps forces."""
+        """Declare the arrays of the result: ``log_density`` (m,), or ``sums`` (m,) and ``forces`` (m, d).
+
+        There are m targets, the rows of ``at``; forces are left out if not asked for.
+        """
         rows, columns = self.at.shape
         chunks = len(rows_cut(rows).panels) - 1
         shapes = ((rows,), (rows, columns))
@@ -202,7 +208,7 @@ class KernelSums:
             require_squares(box, Metric.EUCLIDEAN, self.source)
 
     def _choice(self, run: Run, points: SourcePoints) -> Choice:
-        """Choose how to compute sums, or load the choice of an earlier attempt."""
+        """Choose how to compute sums, by trials at a sample if needed, or load an earlier choice."""
         tol, summation = self.parameters.tol, self.summation
         few = self.targets is not None and self.at.shape[0] <= SAMPLE  # a sample would be all of them
         if few or not needs_choice(summation, points, tol):
@@ -217,7 +223,7 @@ class KernelSums:
         return Choice.from_state(run.prepare(run.part("choice.part"), make))
 
     def _sample(self, points: SourcePoints) -> Sample:
-        """Targets drawn at random: in whole groups as they will be summed, or one by one."""
+        """Targets drawn at random for trials: in whole groups if they are sources, else one by one."""
         rows = self.at.shape[0]
         key = np.array([self.parameters.seed, Purpose.SUM_TARGETS], np.uint64)
         drawn = np.sort(np.random.Generator(np.random.Philox(key=key)).choice(rows, min(SAMPLE, rows), False))
@@ -239,7 +245,11 @@ class KernelSums:
     def _fold(
         self, points: SourcePoints | None, way: Way, result: Path, scratch: Path
     ) -> tuple[SumAtSources | SumAtTargets, ScratchMatrix | None]:
-        """Fold over targets; and, if these are the sources, the scratch matrix for its sums, else None."""
+        """Fold over targets; and, if these are the sources, the scratch matrix for its sums, else None.
+
+        ``points`` is None for a plan. ``result`` is the path of the result, ``scratch`` that of the scratch
+        matrix.
+        """
         factor = self.parameters.law.factor
         if self.is_density:
             # In a plan, weights are neither known nor needed.
@@ -262,7 +272,10 @@ class KernelSums:
         return SumAtSources(**common, into=into, leave_out=not self.is_density), into
 
     def _write(self, run: Run, points: SourcePoints, into: ScratchMatrix) -> None:
-        """Write sums in the order of rows; ``into`` has them on scratch in the order of the tree."""
+        """Write sums into the result in the order of rows.
+
+        ``into`` has them on scratch in the order of the tree; it is released.
+        """
         in_order = run.load(into)
         places = np.empty(into.rows, np.int64)
         places[points.ids] = np.arange(into.rows)
@@ -275,7 +288,7 @@ class KernelSums:
 
 
 def kernel_sum_task(x: object, arguments: KernelSumArguments) -> KernelSums:
-    """Make the task of sums of a kernel and of forces."""
+    """Make the task of sums of a kernel and of forces; ``x`` is the matrix of the sources."""
     source, others = open_points(x, arguments.targets)
     return KernelSums(source, others, open_weights(arguments.weights, source), sum_request(arguments))
 
@@ -298,21 +311,25 @@ def density_task(x: object, arguments: DensityArguments) -> KernelSums:
 Int64 = npt.NDArray[np.int64]
 
 PANEL_ROWS = (2**10, 2**15)
-"""Fewest and most targets of a block; in between, a block has a 64th of all targets, in whole groups."""
+"""Fewest and most targets of a block; in between, a block has a 64th of all targets. Blocks are of whole
+groups."""
 
 SAMPLE_BYTES = 64 * 2**20
-"""Largest number of bytes to measure errors at a sample: a thousand groups of targets, their sums, and pieces
-of them."""
+"""Upper bound on the bytes to measure errors at a sample: a thousand groups of targets, their sums, and
+pieces of them."""
 
 
 def rows_cut(rows: int) -> Cut:
-    """Cut of targets into blocks, which are also chunks of the result."""
+    """Cut of ``rows`` targets into blocks, which are also chunks of the arrays of the result."""
     chunk = min(max(PANEL_ROWS[0], min(rows // 64, PANEL_ROWS[1])) // GROUP * GROUP, max(rows, 1))
     return own_streams(np.append(np.arange(0, rows, chunk), rows), chunk)
 
 
 def write_rows(result: Path, names: tuple[str, ...], values: Float64, start: int) -> None:
-    """Write sums of some targets, and their forces, as whole chunks."""
+    """Write ``values`` (r, 1 or 1 + d), sums and perhaps forces at targets from ``start`` on, in chunks.
+
+    ``names`` are those of the arrays for sums and for forces in the result at path ``result``.
+    """
     stop = start + len(values)
     write_whole_chunks(result / names[0], np.ascontiguousarray(values[:, 0]), (start, stop))
     if len(names) > 1:
@@ -323,7 +340,7 @@ def write_rows(result: Path, names: tuple[str, ...], values: Float64, start: int
 
 @dataclass(frozen=True, slots=True)
 class SumFold(DeclaredFold):
-    """Base of the folds that compute sums, and forces if asked for, at blocks of targets."""
+    """Base of the folds that compute sums, and forces if asked for, at targets, block by block."""
 
     cut: Cut
     summation: Summation
@@ -335,7 +352,7 @@ class SumFold(DeclaredFold):
 
     way: Way
     factor: float
-    """Factor that sums are multiplied by; for logarithms, a term that is added."""
+    """Factor that sums and forces are multiplied by; for logarithms, a term that is added."""
 
     slots: int = 1
     row_seconds: float = 2e-5
@@ -348,9 +365,7 @@ class SumFold(DeclaredFold):
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes: targets in two orders, with their indices, weights, bounds and sums; buffers to
-        read a block; scratch of a group.
-        """
+        """Additional bytes of a step: targets in two orders, with sums; buffers to read; scratch."""
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)
         nearest = 0 if columns <= TREE_COLUMNS else 3 * 8 * 2**20
@@ -371,13 +386,19 @@ class SumFold(DeclaredFold):
 
 @dataclass(frozen=True, slots=True)
 class SumAtSources(SumFold):
-    """Fold that sums at the sources themselves, in the order of the tree, and writes to scratch."""
+    """Fold that sums at the sources themselves, in the order of the tree, and writes to scratch.
+
+    With ``leave_out``, a source does not contribute to its own sum.
+    """
 
     into: ScratchMatrix | None = None
     leave_out: bool = True
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sum at positions ``start:stop`` of the order of the tree, and write the sums to scratch."""
+        """Sum at points ``start:stop`` of ``points.rows``, and write the sums to scratch.
+
+        Numbers of pairs and nodes are added to ``state``.
+        """
         assert self.points is not None and self.into is not None  # noqa: S101
         targets = Targets.among(self.points, np.arange(start, stop), leave_out=self.leave_out)
         self.into.write(start, np.ascontiguousarray(self.values(targets, state)))
@@ -385,13 +406,16 @@ class SumAtSources(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumAtTargets(SumFold):
-    """Fold that sums at targets other than the sources, and writes to the result."""
+    """Fold that sums at targets other than the sources, and writes to arrays ``names`` of the result."""
 
     result: Path = Path("-")
     names: tuple[str, ...] = ()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read targets ``start:stop``, sum at them, and write the sums to the result."""
+        """Read targets ``start:stop``, sum at them, and write the sums to the result.
+
+        Numbers of pairs and nodes are added to ``state``.
+        """
         assert self.points is not None  # noqa: S101
         x = self.reader.read(start, stop)
         require_near(x, f"targets {self.reader.source.name}")
@@ -407,14 +431,14 @@ class SumAtTargets(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumSweeps:
-    """A sweep over targets while sources are held in memory, for a plan."""
+    """A sweep over targets while sources are held in memory, for a plan; ``itself`` if both are the same."""
 
     reader: PointReader
     """Reader of the sources."""
 
     fold: SumAtSources | SumAtTargets
     pairs: float
-    """Estimated number of pairs summed for a target."""
+    """Estimated number of pairs summed for each target."""
 
     itself: bool
 
@@ -456,12 +480,12 @@ class SumSweeps:
 
 @dataclass(frozen=True, slots=True)
 class SumRequest:
-    """Parameters of a kernel sum or of densities."""
+    """Parameters of a kernel sum or of densities; ``kind`` is ``"kernel_sum"`` or ``"density"``."""
 
     kind: str
     kernel: str
     length: float
-    """Softening of a kernel of forces, or bandwidth, in units of the points."""
+    """Softening, or bandwidth for kernels without one, in units of the points."""
 
     forces: bool
     tol: float
@@ -469,14 +493,14 @@ class SumRequest:
 
     @property
     def law(self) -> Kernel:
-        """The kernel as a law of distances, with its scale and factor."""
+        """The kernel: a law of distances with its scale, and the factor of sums."""
         if self.kind == "density":
             return density_kernel(self.kernel, self.length)
         softened = self.kernel in SOFTENED
         return force_kernel(self.kernel, self.length * softened, 1.0 if softened else self.length)
 
     def as_dict(self) -> dict[str, Any]:
-        """Parameters as a dict, for the facts of a result and to tell requests apart."""
+        """Parameters by name, as JSON types: part of the facts of a result."""
         name = "softening" if self.kernel in SOFTENED else "bandwidth"
         asked = {"kind": self.kind, "kernel": self.kernel, name: self.length, "tol": self.tol}
         if self.kind == "density":
@@ -499,7 +523,7 @@ def sum_request(arguments: KernelSumArguments) -> SumRequest:
 
 
 def density_request(arguments: DensityArguments, shape: tuple[int, int]) -> SumRequest:
-    """Request of densities of samples, a matrix of this shape."""
+    """Request of densities of samples, a matrix of this ``shape``, from a caller's arguments."""
     bandwidth = arguments.bandwidth
     if isinstance(bandwidth, str) and bandwidth in BANDWIDTH_RULES:
         length = bandwidth_by_rule(bandwidth, *shape)

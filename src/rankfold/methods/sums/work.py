@@ -1,4 +1,4 @@
-"""Sums at some targets in the chosen way: source by source, or over the tree."""
+"""Sums of a kernel over all sources, at some targets, in a chosen way: source by source or over a tree."""
 
 from __future__ import annotations
 
@@ -23,40 +23,44 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 EXACT_CUTOFF = 2.0**-60
-"""Share of a sum that may be left out where it has to be exact: no bit of it changes."""
+"""Share of a sum that may be left out where the sum has to be exact: no bit of it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Parameters of how sums are computed: over a tree or source by source, and how exactly."""
+    """Parameters of how sums are computed: over a tree or source by source, and how exactly.
+
+    ``order`` is that of the expansions of nodes that are summed as a whole, 2 or 3.
+    """
 
     opening: float = 0.0
-    """Largest ratio of radius to distance of a node that is summed as a whole; 0 for source by source."""
+    """Largest ratio of radius to distance at which a node of the tree is summed as a whole; 0 for source by
+    source."""
 
     order: int = 2
     cutoff: float = EXACT_CUTOFF
-    """Share of a sum that may be left out, for kernels that decay."""
+    """Share of each sum that may be left out, for kernels that decay."""
 
     @property
     def is_exact(self) -> bool:
-        """True if sums go source by source, and leave out nothing that counts."""
+        """True if sums go source by source, and leave out nothing that changes a bit."""
         return self.opening == 0 and self.cutoff <= EXACT_CUTOFF
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Points where sums are wanted, in an order that keeps neighbors together."""
+    """Points ``x`` (m, d) where sums are wanted, in an order that keeps neighbors together."""
 
     x: Float64
     places: Int64
-    """(m,) index of each target among the sources in the order of the tree; -1 if it is none of them."""
+    """(m,) index of each target in ``SourcePoints.rows``; -1 if the target is no source."""
 
     own: Float64
-    """(m,) weight of each target among the sources, whose own term is left out; 0 for none."""
+    """(m,) weight of each target as a source, whose own term is left out of its sum; 0 to leave out none."""
 
     @classmethod
     def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
-        """Targets that are sources themselves, by their indices in ``points.rows``.
+        """Targets that are sources themselves; ``places`` (m,) are their indices in ``points.rows``.
 
         With ``leave_out``, a target's own term is not in its sum.
         """
@@ -66,34 +70,42 @@ class Targets:
 
     @classmethod
     def others(cls, x: Float64) -> Targets:
-        """Targets at any points ``x``; no source is left out of their sums."""
+        """Targets at any points ``x`` (m, d); no source is left out of their sums."""
         return cls(x, np.full(len(x), -1), np.zeros(len(x)))
 
     def part(self, start: int, stop: int) -> Targets:
-        """Targets ``start:stop``."""
+        """Targets ``start:stop`` of these."""
         return Targets(self.x[start:stop], self.places[start:stop], self.own[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
 class Summation:
-    """Sums of one kernel over sources, with or without forces."""
+    """Sums of one kernel over all sources, with or without forces."""
 
     kernel: Kernel
     forces: bool
     shifted: bool = False
-    """True if sums are relative to the term of the nearest source: see ``logarithms``."""
+    """True if sums are relative to the kernel at the nearest source, so that they do not underflow: see
+    ``logarithms``."""
 
     def width(self, columns: int) -> int:
-        """Number of columns of sums and forces for each target."""
+        """Number of values for each target: its sum, and its force in ``columns`` dimensions if wanted."""
         return 1 + columns * self.forces
 
     def at(
         self, points: SourcePoints, targets: Targets, way: Way, edges: Int64 | None = None
     ) -> tuple[Float64, Int64]:
-        """(m, width) sums and forces at targets; and (2,) numbers of pairs and nodes summed.
+        """(m, width) sums and forces at targets; and (2,), the numbers of pairs and nodes summed.
 
-        ``edges`` are the first target of each group that shares nodes, and the end; by default groups have
-        ``GROUP`` targets.
+        Values are those of the law, without ``Kernel.factor``.
+
+        Parameters
+        ----------
+        points : SourcePoints
+        targets : Targets
+        way : Way
+        edges : (groups + 1,) int64, optional
+            First target of each group that shares nodes, and m; by default groups have ``GROUP`` targets.
         """
         count = len(targets.x)
         out = np.empty((count, self.width(points.x.shape[1])))
@@ -112,7 +124,11 @@ class Summation:
         return out, counts[:, [PAIRS_SUMMED, NODES_SUMMED]].sum(axis=0)
 
     def exactly(self, points: SourcePoints, targets: Targets, *, magnitudes: bool = False) -> Float64:
-        """Sums source by source, (m, width); or sums of magnitudes, (m, 2) with the lengths of forces."""
+        """(m, width) sums and forces at targets, source by source, as by ``at``.
+
+        With ``magnitudes``, sums of the magnitudes of all terms instead: of sums, (m, 1), or, with forces, of
+        sums and of the lengths of forces, (m, 2).
+        """
         out = np.zeros((len(targets.x), 2 if magnitudes and self.forces else self.width(points.x.shape[1])))
         shifts, _ = self._bounds(points, targets)
         how: dict[str, Any] = {"law": int(self.kernel.law), "scale": self.kernel.scale}
@@ -122,12 +138,16 @@ class Summation:
         return out
 
     def logarithms(self, points: SourcePoints, targets: Targets, sums: Float64) -> Float64:
-        """(m,) logarithms of sums; ``sums`` are relative to the term of the nearest source."""
+        """(m,) logarithms of sums; ``sums`` (m,) are relative to the kernel at the nearest source."""
         with np.errstate(divide="ignore"):
             return np.log(sums) - self._bounds(points, targets)[0]
 
     def _bounds(self, points: SourcePoints, targets: Targets) -> tuple[Float64, Float64]:
-        """(m,) shifts of the targets, and (m,) logarithms of lower bounds of their sums without shifts."""
+        """(m,) shifts of the targets; and (m,) logarithms of lower bounds of their sums, without shifts.
+
+        A shift is the exponent of the nearest source if ``shifted``; else, and for kernels that do not decay,
+        0.
+        """
         count = len(targets.x)
         if not self.kernel.decays:
             return no_shifts(count), no_shifts(count)
@@ -147,7 +167,8 @@ class Summation:
 def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> None:
     """Find the nearest source of each target without a tree, a few sources at a time.
 
-    Writes squared distances to ``squares``, and indices of sources to ``places``.
+    ``x`` (n, d) are the sources. Writes squared distances to ``squares`` (m,), and indices of sources to
+    ``places`` (m,); a target that is a source is not its own nearest.
     """
     squares[:], places[:] = np.inf, -1
     step = max(1, 2**20 // max(1, len(targets.x)))
@@ -165,7 +186,10 @@ def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> N
 
 
 def require_numbers(values: Float64, start: int, name: str) -> None:
-    """Raise ``DataError`` where a sum is not finite."""
+    """Raise ``DataError`` where a sum is not finite.
+
+    ``values`` (r, width) are those of targets from ``start`` on, ``name`` is that of the matrix of sources.
+    """
     wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if wrong.any():
         raise DataError(
@@ -175,7 +199,7 @@ def require_numbers(values: Float64, start: int, name: str) -> None:
 
 
 def warm_sums(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops of sums once; all points are float64, whatever the matrix is."""
+    """Run the compiled loops of sums for ``shape[1]`` columns once; points are always float64."""
     _warm_sums(many=shape[1] > TREE_COLUMNS)
 
 

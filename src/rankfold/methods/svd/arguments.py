@@ -18,12 +18,12 @@ MISSING = ("raise", "mean", "em")
 """Treatments of NaN: raise an error, fill in column means, or complete by a low-rank model."""
 
 PRECISIONS = ("float32", "float64", "tf32")
-"""Allowed values of ``precision``, the type of products with the matrix."""
+"""Allowed values of the argument ``precision``, the type of products with the matrix."""
 
 HOME = "rankfold.methods.svd.svd"
 
 BY_SHAPE = ("method", "passes", "oversampling")
-"""Entries of a request whose defaults follow from the shape of the matrix."""
+"""Entries of a request whose defaults follow from the shape of the matrix: see ``Method.by_shape``."""
 
 
 def share_as_tol(rank: object) -> str:
@@ -118,7 +118,7 @@ Rows = Annotated[
 
 
 def unsaid(arguments: Mapping[str, Any]) -> str:
-    """Message for a workflow that leaves open how many components it asks for; empty if it says so."""
+    """Message for a workflow whose ``arguments`` leave open how many components it asks for; else empty."""
     if arguments["rank"] is not None or arguments["tol"] is not None or arguments["solver"] != "auto":
         return ""
     return (

@@ -40,24 +40,26 @@ from rankfold.kernels.linear.dense import adjoint
 Float64 = npt.NDArray[np.float64]
 
 SAFETY = 2.0
-"""Estimates are multiplied by this. With it, on spectra from flat to i^-1, spiked and stepped, no true error
-exceeded the largest estimate, and none its own by more than half."""
+"""Factor on second-order estimates of relative errors. With it, on spectra from flat to i^-1, spiked and
+stepped, no true error exceeded the largest estimate, and none its own by more than half."""
 
 
 SKETCH_ALLOWANCE = 1.1
-"""Bounds by a sketch are multiplied by this. Without it the values of three of 1000 adversarial matrices
-exceeded their bounds, by at most 1.1 %."""
+"""Factor on bounds of relative errors by a sketch. Without it the values of three of 1000 adversarial
+matrices exceeded their bounds, by at most 1.1 %."""
 
 CLUSTER = 1e-3
-"""Largest relative residual at which values closer than their residuals count as a cluster."""
+"""Largest residual, relative to the squared value, at which values closer than their residuals count as a
+cluster."""
 
 GAPS = (2.0, 16.0, 256.0, np.inf)
-"""Edges of bins of gaps, in multiples of the smallest gap: values of a bin share one eigenvalue problem."""
+"""Upper edges of bins of gaps, in multiples of the smallest gap: values of a bin share one eigenvalue
+problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ritz:
-    """Estimates of the leading singular values on a basis Q, from small matrices."""
+    """Estimates of the ``rank`` leading singular values of A on a basis Q, from small matrices."""
 
     values: Float64
     """(rank,) values on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
@@ -67,13 +69,15 @@ class Ritz:
     smaller than ``values``, and still lower bounds."""
 
     second_order: Float64
-    """(rank,) relative error of ``values`` by their residuals and gaps; infinite where there is no gap."""
+    """(rank,) relative errors of ``values`` by squared residuals over gaps; infinite where there is no
+    gap."""
 
     first_order: Float64
-    """(rank,) relative error by residuals alone: distance to the nearest singular value, whichever it is."""
+    """(rank,) relative errors by residuals alone: distances to the nearest singular value, whichever it
+    is."""
 
     noise: Float64
-    """(rank,) relative rounding error of the values, measured by the asymmetry of Q'A'A Q."""
+    """(rank,) relative rounding errors of the values, measured by the asymmetry of Q'A'A Q."""
 
     @property
     def gain(self) -> Float64:
@@ -88,24 +92,27 @@ class Truncation:
     """Number of components that an approximation needs, and the error that it leaves."""
 
     rank: int
+    """Number of leading components to keep."""
+
     error: float
-    """Frobenius norm of the remainder over that of the matrix; at least what rounding may hide."""
+    """Frobenius norm of what is left out over that of the matrix; at least what rounding may hide."""
 
     @classmethod
     def of(cls, squares: Float64, total: float, tol: float, *, rounding: float = 0.0) -> Truncation:
-        """Keep the fewest leading singular values that leave out at most ``tol`` of the norm; all if none do.
+        """Keep the fewest leading components that leave out at most ``tol`` of the norm; all if none do.
 
-        ``squares`` are the leading squared singular values, decreasing.
-
-        ``total`` is the sum of all squares. ``rounding`` is the total error of ``squares``, in addition to
-        that of sums in float64.
+        ``squares`` are the leading squared singular values, decreasing, and ``total`` is the sum of all of
+        them. ``rounding`` bounds the error of the sum of ``squares``, in addition to that of sums in float64.
         """
         rounding += 16 * float(np.finfo(np.float64).eps) * total
         return cls._least(total - np.cumsum(squares), total, tol, rounding)
 
     @classmethod
     def of_all(cls, s: Float64, tol: float) -> Truncation:
-        """Truncate where all singular values ``s`` are known: the remainder is a sum, not a difference."""
+        """Keep the fewest of all singular values ``s`` that leave out at most ``tol`` of the norm.
+
+        The remainder is then a sum, not a difference.
+        """
         remainders = np.append(np.cumsum(s[:0:-1] ** 2)[::-1], 0.0)
         total = float((s**2).sum())
         return cls._least(remainders, total, tol, (len(s) * float(np.finfo(np.float64).eps)) ** 2 * total)
@@ -144,7 +151,7 @@ def ritz_values(
     rank : int
         Number of leading values wanted.
     outside : float
-        Squared singular value of the part of the matrix outside the basis, if larger than the last kept.
+        Largest squared singular value outside the basis, where known; counts if above the last of ``theta``.
 
     Notes
     -----
@@ -152,9 +159,9 @@ def ritz_values(
     Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section 10.1), where the gap is our own
     estimate of it.
 
-    The part of ``products`` that is not symmetric is rounding of the passes. Turned into the basis of
-    Ritz vectors, the norm of its row i says how far the i-th value can be trusted. A bound in terms of
-    eps (s1 / s)^2 would be right and useless: rounding errors of rows are independent and mostly cancel.
+    The part of ``products`` that is not symmetric is rounding of the passes. Turned into the basis of Ritz
+    vectors, the norm of its row i says how far the i-th value can be trusted. A bound in terms of eps (s1 /
+    s)^2 would be right and useless: rounding errors of rows are independent and mostly cancel.
     """
     tiny = np.finfo(np.float64).tiny
     values = np.sqrt(theta)
@@ -172,11 +179,12 @@ def ritz_values(
 
 
 def _unresolved(theta: Float64, residuals: Float64) -> Float64:
-    """Relative errors of values that their residuals do not separate from others of a narrow cluster.
+    """Relative errors (l,) of values that their residuals do not separate from others of a narrow cluster.
 
-    A Ritz vector is then a mixture of the cluster's vectors. The gap to values beyond the cluster says
-    nothing of the order within it, and other members may be outside the basis. Copies of one value differ
-    by the second order at most.
+    ``theta`` (l,) are squared values, ``residuals`` (l,) norms; values outside such a cluster get 0. A Ritz
+    vector is then a mixture of the cluster's vectors. The gap to values beyond the cluster says nothing of
+    the order within it, and other members may be outside the basis. Copies of one value differ by the second
+    order at most.
     """
     apart = np.abs(theta[:, None] - theta)
     spread = np.where(apart <= residuals[:, None] + residuals, apart, 0.0).max(axis=1, initial=0.0)
@@ -235,17 +243,20 @@ def largest_eigenvalues(
 
 
 def errors_within(values: Float64, upper: Float64) -> Float64:
-    """Largest relative errors of lower bounds ``values``, given ``upper`` bounds of squares; 1 if unknown."""
+    """Largest relative errors of lower bounds ``values`` (k,), times ``SKETCH_ALLOWANCE``; 1 if unknown.
+
+    ``upper`` (k,) are upper bounds of squared singular values, infinite if unknown.
+    """
     known = np.isfinite(upper) & (upper > 0)
     bound = np.sqrt(np.where(known, upper, 1.0))
     return np.where(known, np.clip(SKETCH_ALLOWANCE * (1.0 - values / bound), 0.0, 1.0), 1.0)
 
 
 def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> Float64:
-    """Estimated relative errors of the last ``half_step_values``, from all passes so far.
+    """Estimated relative errors (rank,) of the last ``half_step_values``, from all passes so far.
 
-    ``bound`` (rank,) holds the errors by ``largest_eigenvalues``, where a sketch of rows bounds what is
-    outside the basis.
+    ``history`` has the estimates after each pass. ``bound`` (rank,) holds the errors by
+    ``largest_eigenvalues``, where a sketch of rows bounds what is outside the basis.
 
     Notes
     -----
@@ -280,10 +291,11 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
 
 
 def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = None) -> Float64:
-    """Estimated relative errors of ``ritz.half_step_values`` after a pass of subspace iteration.
+    """Estimated relative errors (rank,) of ``ritz.half_step_values`` after a pass of subspace iteration.
 
-    ``ritz`` describes the block that was multiplied, ``pair`` that block together with the one before.
-    ``bound`` holds for the basis of both, where a sketch of rows bounds what is outside.
+    ``ritz`` describes the block that was multiplied, ``pair`` the basis of that block and the one before.
+    ``bound`` (rank,) holds the errors by ``largest_eigenvalues`` for the basis of both, where a sketch of
+    rows bounds what is outside.
 
     Notes
     -----
@@ -305,10 +317,10 @@ def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = N
 
 
 def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float64:
-    """The smaller of the bound and the largest estimate; the bound itself if ``alone``.
+    """Errors (k,): the smaller of ``bound`` and the largest of ``estimate``; ``bound`` itself if ``alone``.
 
-    The estimate of a single value is a guess, and may be flattered by chance, or by values in the wrong
-    order; the largest of all is not.
+    Without a bound, ``estimate``. The estimate of a single value is a guess, and may be flattered by chance,
+    or by values in the wrong order; the largest of all is not.
     """
     if bound is None:
         return estimate
@@ -316,9 +328,10 @@ def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float6
 
 
 def order_errors(estimate: Float64, values: Float64) -> Float64:
-    """Clip errors to [0, 1]; raise each to at least that of any larger value, which converges first.
+    """Clip errors (k,) to [0, 1]; raise each to at least that of any larger value, which converges first.
 
-    An error is also raised to that of a smaller value that may truly be larger: the two may be swapped.
+    ``values`` (k,) are decreasing. An error is also raised to that of a smaller value that may truly be
+    larger: the two may be swapped.
     """
     errors: Float64 = np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
     for i in range(len(values) - 2, -1, -1):
@@ -328,11 +341,14 @@ def order_errors(estimate: Float64, values: Float64) -> Float64:
 
 
 def errors_of_remainder(s: Float64, remainder: float) -> Float64:
-    """Largest relative errors of values whose squares may each lack ``remainder``; 0 for a value of 0."""
+    """Largest relative errors of ``s`` (k,) if each square lacks up to ``remainder``; 0 where s is 0."""
     return np.asarray(np.sqrt(1 + remainder / np.where(s > 0, s, np.inf) ** 2) - 1)
 
 
 def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:
-    """Relative rounding error of singular values found backward stably: eps times the largest."""
+    """Relative rounding errors (k,) of singular values ``s`` found backward stably: eps s[0] / s.
+
+    eps is that of ``dtype``; the error of a value of 0 is 0.
+    """
     eps = float(np.finfo(dtype).eps)
     return np.where(s > 0, eps * s[0] / np.where(s > 0, s, 1.0), 0.0)

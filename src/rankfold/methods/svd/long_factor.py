@@ -1,4 +1,4 @@
-"""The long factor of a decomposition, a recipe to form it from scratch files: it is never whole in memory.
+"""The long factor of a decomposition, as a recipe to form it from scratch files: it is never whole in memory.
 
 The long factor holds the singular vectors of the longer side: one row for each row of a tall matrix, or each
 column of a wide one. Scratch is intermediate files of a run.
@@ -31,11 +31,12 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 ZERO = 32 * np.finfo(np.float64).eps
-"""Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
+"""Size of a singular value, relative to the largest, up to which it counts as 0 and its left vector is
+arbitrary."""
 
 
 def zeros_in_words(zeros: int, rank: int) -> str:
-    """Text of the warning for a matrix of lower rank than was asked for."""
+    """Text of the warning that ``zeros`` of ``rank`` singular values are 0."""
     return (
         f"{zeros} of the {rank} singular values are below {ZERO:.0e} of the largest: they are written as 0, "
         "and their vectors are arbitrary"
@@ -43,10 +44,14 @@ def zeros_in_words(zeros: int, rank: int) -> str:
 
 
 class LongFactor(Protocol):
-    """Protocol of orthonormal columns along the long side that can be written as an array."""
+    """Protocol of k orthonormal columns along the long side that can be written as an array."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write the columns times ``weights``, (rows, k) or transposed; return the unweighted Gram matrix."""
+        """Write the columns times ``weights`` (k,) to the Zarr array at ``array``; return their Gram matrix.
+
+        The array is (long, k), or (k, long) if the columns of the matrix are the long side. The Gram matrix
+        (k, k) is that of the columns without weights.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class FromMatrix:
     centering: Centering
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Form the columns by one pass over the matrix, and write them."""
+        """Form the columns by one pass over the matrix, and write them: see ``LongFactor.write``."""
         constants, coefficients = run.part("rows.part"), expand(self.coefficients)
         rank, weights = coefficients.shape[1], twice(weights, paired=layout.paired)
         save_arrays(constants, {"coefficients": coefficients, "weights": weights})
@@ -87,7 +92,7 @@ class FromMatrix:
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Leading singular triplets of A (times its factor); the long factor as a recipe."""
+    """Leading singular triplets of A times its factor; the long factor as a recipe."""
 
     s: Float64
     short: Float64
@@ -98,20 +103,23 @@ class Triplets:
     """(combination.width, k): the long factor is ``combination @ rotation``."""
 
     residuals: Float64
-    """(k,) norm of A'u - s v of each pair, relative to the largest s; ``sketch`` only bounds it."""
+    """(k,) norms of A'u - s v, relative to the largest s; upper bounds if by ``sketch``."""
 
     errors: Float64
-    """(k,) estimated relative error of each s."""
+    """(k,) estimated relative errors of ``s``."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Form the long factor by one sweep over scratch, and write it."""
+        """Form the long factor by one sweep over scratch, and write it: see ``LongFactor.write``."""
         return write_combination(run, layout, self.combination, self.rotation, weights, array)
 
 
 def write_combination(
     run: Run, layout: Strategy, combination: Combination, rotation: Float64, weights: Float64, array: Path
 ) -> Float64:
-    """Write ``(combination @ rotation) * weights`` along the long side; return its unweighted Gram matrix."""
+    """Write ``(combination @ rotation) * weights`` along the long side: see ``LongFactor.write``.
+
+    ``rotation`` is (combination.width, k). Returns the Gram matrix (k, k) of the columns without weights.
+    """
     constants, rotation = run.part("rows.part"), expand(rotation)
     rank, weights = rotation.shape[1], twice(weights, paired=layout.paired)
     save_arrays(constants, {"rotation": rotation, "weights": weights})
@@ -129,7 +137,10 @@ def write_combination(
 
 
 def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Path:
-    """Create an array of the result along the long side, oriented as the matrix is; return its path."""
+    """Create the array ``name`` of the result, (long, columns) or transposed, for a long factor.
+
+    It is transposed if the columns of the matrix are the long side. Returns its path.
+    """
     view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
     turn = -1 if view.orientation is Orientation.COLUMNS else 1
     shape, chunks = (view.long, columns)[::turn], (chunk, columns)[::turn]
@@ -138,19 +149,25 @@ def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Pa
 
 @dataclass(frozen=True, slots=True)
 class OnScratch:
-    """Matrix ``[Y_1 ... Y_t] - 1 offset'`` whose blocks Y are on scratch, and the run that wrote them."""
+    """Matrix ``[Y_1 ... Y_t] - 1 offset'`` whose blocks Y (long, b) are on scratch, written by ``run``."""
 
     run: Run
     layout: Strategy
     parts: Sequence[ScratchMatrix]
     offset: Float64
+    """(sum of b,) vector that is subtracted from each row."""
+
     rank: int
+    """Number of columns of the long factor."""
+
     seed: int
+    """Key of Gaussian columns that complete the long factor."""
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Recipe of this matrix times ``coefficients``, followed by ``random`` Gaussian columns.
 
-        Its constants are saved in a file named by ``name``.
+        ``coefficients`` are (sum of b, columns). The constants of the recipe are saved in a file called
+        ``name``.
         """
         arrays = {"coefficients": expand(coefficients), "offset": parts_of(self.offset @ coefficients)}
         constants, twofold = save_once(self.run.part(f"{name}.part"), arrays), 1 + self.layout.paired
@@ -158,9 +175,9 @@ class OnScratch:
         return Combination(tuple(self.parts), constants, columns, random * twofold, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:
-        """R factor of the columns of a combination, by one sweep over scratch, or two.
+        """R factor (width, width) of a combination, by one sweep over scratch called ``name``, or two.
 
-        For nearly orthogonal columns, as products with Ritz vectors are up to rounding, the Gram matrix
+        For nearly orthonormal columns, as products with Ritz vectors are up to rounding, the Gram matrix
         gives R as accurately as reflections, and several times as fast. Others take a second sweep by
         reflections.
         """
@@ -179,7 +196,7 @@ class OnScratch:
 
         For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
         against those that the matrix does determine. Returns a combination C and a matrix T: ``C @ T`` has
-        the orthonormal columns.
+        the orthonormal columns. Adds a warning to the run.
         """
         rank, positive = self.rank, coefficients.shape[1]
         combination = self.combination(coefficients, "completed", random=rank - positive)

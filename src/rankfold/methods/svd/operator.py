@@ -41,25 +41,28 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 FAR_FROM_MEAN = 1e4
-"""Ratio of the shift's error to the variance past which the first product has lost digits."""
+"""Squared distance of the shift from the mean, over all rows and relative to the squares of A, above which
+the first product has lost digits."""
 
 CONSTANT_DEVIATION = 1e-12
-"""A column whose standard deviation is below this share of its mean is constant but for rounding."""
+"""Standard deviation of a column, relative to its mean, up to which the column is constant but for
+rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block Q of orthonormal vectors, (short, width), and its images A Q and A'A Q."""
+    """A block Q of orthonormal vectors, (short, width), and its images A Q and A'A Q, in files."""
 
     path: Path
     """Path of a file with Q ``q`` and A'A Q ``z``, (short, width) each, and ``offset`` (width,)."""
 
     width: int
     y: ScratchMatrix
-    """``A Q`` before the true mean was known, in real parts if complex: ``A Q = Y - 1 offset'``."""
+    """``Y`` (long, width) on scratch, the product before the true mean was known, in real parts if complex:
+    ``A Q = Y - 1 offset'``."""
 
     def load(self, name: str) -> Float64:
-        """Load one array of the block by its name."""
+        """Load an array of the block by its name, ``"q"``, ``"z"`` or ``"offset"``."""
         return load_arrays(self.path, name)[name]
 
 
@@ -69,20 +72,20 @@ class Application:
 
     block: Block
     missing: UnseenDirections | None = None
-    """Directions outside the block, where the operator made a sketch of rows to look for them."""
+    """Directions outside the block, found in a sketch of rows of the same pass; None if there is none."""
 
     sketch: RowSketch | None = None
-    """A sketch of rows that the block does not depend on, where the operator made one."""
+    """A sketch of rows that the block does not depend on; None if the pass made none."""
 
     bad_start: bool = False
-    """True if the start of the block was so far off that a random block is the better start."""
+    """True if the block started from a shift or a sample so far off that a random block is a better start."""
 
     is_coarse: bool = False
     """True if the images were rounded to fewer bits than the operator's type: no result is made of them."""
 
 
 class Operator(Protocol):
-    """Protocol of a matrix A, (long, short), that multiplies blocks of vectors of the short side."""
+    """Protocol of a matrix A, (long, short), that multiplies blocks of vectors of length ``short``."""
 
     @property
     def short(self) -> int:
@@ -90,15 +93,15 @@ class Operator(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of its products, which sets their rounding."""
+        """Type of its products, which decides how they are rounded."""
 
     @property
     def squared_norm(self) -> float:
-        """Sum of squares of A, known once it was applied."""
+        """Sum of squares of A, known once it has been applied."""
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the operator may not be applied again, as its passes are used up."""
+        """True if the operator must not be applied again, as its passes are used up."""
 
     def first(self, width: int) -> Float64:
         """Orthonormal block (short, width) to begin with."""
@@ -110,29 +113,36 @@ class Operator(Protocol):
         """Compute ``A q`` and ``A'A q`` of an orthonormal block ``q``, (short, width)."""
 
     def sketch_again(self) -> None:
-        """Make another sketch of rows in the next pass if one was made: the basis depends on the last one."""
+        """Make a new sketch of rows in the next pass, as the basis depends on the last one."""
 
     def drop(self, block: Block) -> None:
-        """Delete the scratch file of a block that is no longer needed."""
+        """Delete the scratch file with the products A Q of a block that is no longer needed."""
 
     def refine(self) -> None:
-        """Use the full precision of the type from now on. Called after a coarse application."""
+        """Use the full precision of the type from now on; called after a coarse application."""
 
 
 class Iteration(Protocol):
     """Protocol of what an iterative method does between two applications of an operator."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
-        """Add the images of a block; return True if no other block is needed."""
+        """Take in a block and its images; return True if no other block is needed.
+
+        ``squared_norm`` is the sum of squares of the operator.
+        """
 
     def following(self, application: Application) -> Float64:
-        """Return the next orthonormal block. Only called if one follows: scratch of the last may be freed."""
+        """Return the next orthonormal block (short, b). Called only if one follows.
+
+        It may delete the scratch file of the last block.
+        """
 
 
 def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
-    """Apply an operator until the iteration has enough, or as often as is allowed.
+    """Apply an operator to blocks until ``iteration`` has enough, or as often as is allowed.
 
-    If a coarse application was enough, another one in full precision follows.
+    The first block has ``width`` columns. If a coarse application was enough, another one in full precision
+    follows.
     """
     q = operator.first(width)
     while True:
@@ -151,7 +161,8 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 
 
 LARGEST_SCALED = {4: 64, 8: 240}
-"""Largest binary exponent of numbers whose scaled columns keep pow2_scale as their factor, by item size.
+"""Largest absolute binary exponent of ``pow2_scale``, by item size, at which it is also the factor of scaled
+columns.
 
 Squares of products leave the range with a larger one. Scaled columns are near 1 without it.
 """
@@ -161,7 +172,10 @@ Squares of products leave the range with a larger one. Scaled columns are near 1
 
 
 def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
-    """Prepare the first pass: how columns are centered, and what a sample of rows gives to start from."""
+    """Prepare the first pass: how columns are centered, and what a sample of rows gives to start from.
+
+    The sample is read, or loaded from an earlier attempt. Solvers that hold the matrix in memory need none.
+    """
     solver = strategy.solver
     if solver.holds_matrix:
         unknown = Start(np.zeros(strategy.view.short), 1.0, Path())
@@ -185,14 +199,17 @@ class CenteredMatrix:
     centering: Centering
     start: Start
     seed: int
+    """Key of random blocks and sketches."""
+
     column_statistics: Statistics | None = None
     """Statistics of its columns; None before the first pass, which measures them."""
 
     sketch_rows: int = 0
-    """Rows of the sketch that the next pass makes as well, to find what its block misses; 0 for none."""
+    """Number of rows of the sketch that the next pass makes as well, to find what its block misses; 0 for
+    none."""
 
     sketch_purpose: Purpose = Purpose.ROW_SIGNS
-    """Purpose that keys the random numbers of the sketch."""
+    """Purpose of random numbers (part of their key) that the next sketch is drawn for."""
 
     tf32: bool = False
     """True if products may be rounded to 11 bits. The last pass allowed is exempt, and so is a pass that
@@ -202,16 +219,16 @@ class CenteredMatrix:
     """Number of passes whose products were rounded to 11 bits."""
 
     is_double: bool = False
-    """True if products of stored numbers are summed in float64 whatever the type of the data."""
+    """True if products with stored numbers of a sparse matrix are summed in float64 whatever their type."""
 
     @property
     def short(self) -> int:
-        """Length of the vectors of the short side."""
+        """Length of the vectors of the short side; complex numbers count once."""
         return self.strategy.vectors(self.strategy.view.short)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Working type of the matrix."""
+        """Working type of products, of real parts if the matrix is complex."""
         return self.strategy.view.dtype
 
     @property
@@ -223,7 +240,7 @@ class CenteredMatrix:
 
     @property
     def squared_norm(self) -> float:
-        """Sum of squares of the centered, scaled matrix, known after a pass."""
+        """Sum of squares of the matrix, centered, scaled and times its factor, known after a pass."""
         return self.columns.total
 
     @property
@@ -232,7 +249,10 @@ class CenteredMatrix:
         return self.run.passes >= self.strategy.passes
 
     def first(self, width: int) -> Float64:
-        """First block: from a sample, or random; a pass measures the columns before where that is needed."""
+        """First block (short, width), from a sample or random.
+
+        Makes the pass that measures columns before the first product, if the solver needs it.
+        """
         if self.strategy.statistics_passes:
             self.column_statistics = statistics_pass(self.run, self.strategy, self.centering, self.start)
         return self.start.block(self.strategy.view, width, self.seed)
@@ -319,7 +339,10 @@ class CenteredMatrix:
         return state
 
     def _move_to_mean(self, state: State, basis: Float64) -> Float64:
-        """Center the sums of a pass about the provisional shift, in place; return the offset of its Y."""
+        """Center the sums ``state`` of a pass about the provisional shift, in place; return its Y's offset.
+
+        ``basis`` (short, width) is what panels were multiplied by; the offset is (width,).
+        """
         d = mean_about_shift(state, self.strategy.view, self.centering)
         offset = basis.T @ d
         state["z"] -= np.outer(self.strategy.view.long * d, offset)
@@ -328,10 +351,10 @@ class CenteredMatrix:
         return np.asarray(offset)
 
     def _far(self) -> bool:
-        """True if the provisional shift was so far off that the first block is better left out.
+        """True if the provisional shift was so far off the mean that the first block is better left out.
 
-        Its product then has rounding errors of the size of the shift's error, and a sample with a wrong
-        mean gives no useful directions. Passes start again from a random block, about the true mean.
+        Its product then has rounding errors of the size of the shift's error, and a sample with a wrong mean
+        gives no useful directions. Passes start again from a random block, about the true mean.
         """
         view = self.strategy.view
         if not (self.centering.center and view.orientation is Orientation.ROWS):
@@ -340,7 +363,7 @@ class CenteredMatrix:
         return view.long * float(d @ d) > FAR_FROM_MEAN * self.squared_norm
 
     def _is_far_from_zero(self, shift: Float64) -> bool:
-        """True if the shift of a sparse matrix cancels too many digits of products with stored numbers.
+        """True if ``shift`` (short,) cancels too many digits of products with numbers of a sparse matrix.
 
         Zeros are not shifted: the shift is subtracted from these products, which are then summed in float64.
         """
@@ -354,7 +377,10 @@ class CenteredMatrix:
 
 
 def _hides(missing: UnseenDirections, block: Block) -> bool:
-    """True if squares that neither block nor sketch accounts for could matter; a random block shows them."""
+    """True if squares that neither block nor sketch accounts for exceed the block's smallest Ritz value.
+
+    A random block then shows them.
+    """
     if not missing.hidden > 0:
         return False
     theta, _ = ritz_vectors(adjoint(block.load("q")) @ block.load("z"), block.width)
@@ -362,7 +388,7 @@ def _hides(missing: UnseenDirections, block: Block) -> bool:
 
 
 def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: Start) -> Statistics:
-    """Means and standard deviations of the columns of a tall matrix, for scaling."""
+    """Means and deviations of the columns of a tall matrix, by a pass over it, for scaling."""
     fold = statistics_fold(strategy, run.slots, start.shift, centering)
     state = fold.finish(run.pass_over_data("statistics", fold), start.shift)
     refuse_bad(state, strategy.view.source)
@@ -374,7 +400,8 @@ def conditions(
 ) -> tuple[Float64, Float64]:
     """Shift of the columns in a pass, and factors of the rows of its basis or test vectors, both (short,).
 
-    The factors are the weights of columns times the factor of A.
+    ``columns`` are statistics if a pass has measured them, else None. The factors are the weights of columns
+    times the factor of A.
     """
     view = strategy.view
     shift = start.shift if columns is None or not centering.center else columns.mean
@@ -384,7 +411,7 @@ def conditions(
 
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:
-    """Raise an error if the matrix, or ``state[products]``, is not finite."""
+    """Raise an error if the matrix of ``view``, or the sum ``state[products]`` over it, is not finite."""
     refuse_bad(state, view.source)
     if not np.isfinite(state[products]).all():
         raise DataError(

@@ -16,24 +16,24 @@ from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
 
 ADAPTIVE_WIDTH = 256
-"""Largest number of columns of a block where the rank is to be found."""
+"""Largest number of columns of a block where the rank is found from a tolerance."""
 
 FLAT_COLUMNS = 5
-"""Largest number of columns for each component that an iteration with single vectors multiplies, where
-singular values lie close."""
+"""Largest number of columns, for each component, that an iteration with single vectors multiplies where
+singular values lie close together."""
 
 BASIS_SQUARES = 14
 """Number of (p, p) matrices in memory for a basis of p columns, with those that decomposing one takes."""
 
 SQUARES_BYTES = 2**28
-"""Largest number of bytes of the ``BASIS_SQUARES`` matrices of a basis for which more passes are allowed by
+"""Largest number of bytes of the ``BASIS_SQUARES`` matrices of a basis up to which more passes are the
 default."""
 
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
-    """Orientation of sweeps: along the stored rows or columns if passes multiply stored numbers alone.
+    """Orientation of sweeps for a request on a kind of ``device``: along the lines of the store if sparse.
 
-    Otherwise that of ``choose_orientation``.
+    That holds if passes multiply stored numbers alone. Otherwise it is that of ``choose_orientation``.
     """
     stored, method = sparse(source), request.method
     takes_stored = method == "auto" or (
@@ -45,10 +45,10 @@ def orientation_of(request: Request, source: Source, device: str = "cpu") -> Ori
 
 
 def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
-    """Orientation along the long axis, unless a panel that way takes over 1 GiB and the other way less.
+    """Orientation along the longer axis, unless a panel takes over 1 GiB that way, and less the other way.
 
-    Always along the long axis for ``"qr"``. Never along an axis whose pieces are scattered over the store,
-    as the columns of CSR are.
+    Always along the longer axis for ``kind`` ``"qr"``. Never along an axis whose pieces are scattered over
+    the store, as the columns of CSR are.
     """
     if isinstance(source, RealParts):
         return source.orientation
@@ -86,14 +86,15 @@ def sweeps_stored_entries(view: View) -> bool:
 
 
 def factors_leading_square(request: Request, view: View) -> bool:
-    """True if the QR factorization of a wide matrix starts from that of its leading square."""
+    """True if the request is a QR factorization of a wide matrix, which starts from its leading square."""
     return request.kind == "qr" and view.orientation is Orientation.COLUMNS
 
 
 def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
-    """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
+    """Number of columns of a block in whole sixteens, at most ``short``: a quarter more than ``rank``.
 
-    A single pass has no other to correct what it misses, and is given four times the rank.
+    At least 8 more, or ``oversampling`` more if given. A single pass has no other to correct what it misses,
+    and is given four times the rank.
 
     >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
     (64, 32, 55)
@@ -120,7 +121,9 @@ def default_passes(request: Request, source: Source) -> int:
 
 
 def adaptive_width(short: int) -> int:
-    """Columns of a block where the rank is to be found: an eighth of ``short``, in whole sixteens.
+    """Number of columns of a block where the rank is found: an eighth of ``short``, in whole sixteens.
+
+    At most ``ADAPTIVE_WIDTH``.
 
     >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
     (16, 128, 256)

@@ -1,27 +1,23 @@
 """Choice of the fold of a pass by the storage of a matrix: dense panels, or stored numbers alone.
 
-The fused pass: ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each panel read once.
-
+The fused pass (``PanelPass``): ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each panel read once.
 A first pass may make a sketch of the rows as well, while they are in cache. A panel is the rows in memory at
-a time, a grain the rows of one matrix product.
+a time, a grain the rows of one matrix product. ``A`` is the matrix as long by short, its columns centered and
+scaled as asked: see ``parts/conditioned.py``.
 
-``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``parts/conditioned.py``.
-
-The fused pass over a sparse matrix, at the cost of its stored numbers.
-
-``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as over dense panels. Both are sums over stored
-numbers that lie together: of rows of Q for the first, of rows of Y of the panel for the second. A slab is a
-few columns of Q or Y, 256 bytes of each row. With lines of A (its rows, or columns if the sweep runs along
-them) as ``parts/sparse_panels.py`` defines them,
+The fused pass over a sparse matrix (``SparsePass``), at the cost of its stored numbers: ``Y = A Q`` goes to
+scratch and ``Z = A'Y`` accumulates, as over dense panels. Both are sums over stored numbers that lie
+together: of rows of Q for the first, of rows of Y of the panel for the second. A slab is a few columns of Q
+or Y, 256 bytes of each row. With lines of A (its rows, or columns if the sweep runs along them) as
+``parts/sparse_panels.py`` defines them,
 
     y_i = f_i (s_i Q - c_i t'Q),      Z = sum_i f_i s_i y_i' - t (sum_i f_i c_i y_i)',
 
 and the last term is subtracted once, when all panels are through.
 
-The Gram pass over a sparse matrix: products of columns with columns, at the cost of its stored numbers.
-
-Stored numbers are not centered. The scatter about the mean is found by subtracting count times the outer
-product of the mean, once, in float64. That loses as many digits as the mean has beyond the deviations.
+The Gram pass over a sparse matrix (``SparseGramPass``): products of columns with columns, at the cost of its
+stored numbers. These are not centered. The scatter about the mean is found by subtracting count times the
+outer product of the mean, once, in float64. That loses as many digits as the mean has beyond the deviations.
 """
 
 from __future__ import annotations
@@ -74,7 +70,8 @@ def fused_pass(
 ) -> PanelPass | SparsePass:
     """The fold that computes Y = A Q and Z = A'Y in one pass, for a block Q of ``y.columns`` columns.
 
-    Arguments are the fields of ``PanelPass`` and ``SparsePass``.
+    ``slots`` is the number of panels in memory at once. The other arguments are the fields of ``PanelPass``
+    and ``SparsePass``.
     """
     seconds = strategy.row_seconds(4 * y.columns)
     shared = (centering, constants, y, columns, measures_columns, seconds, sketch_rows, seed, purpose)
@@ -86,7 +83,7 @@ def fused_pass(
 def statistics_fold(
     strategy: Strategy, slots: int, shift: Float64, centering: Centering
 ) -> ColumnStatistics | SparseStatistics:
-    """The fold of a pass that only sums columns and their squares, about ``shift``."""
+    """The fold of a pass that only sums columns less ``shift`` (short,) and their squares."""
     seconds = strategy.row_seconds(4)
     if strategy.fullest:
         return SparseStatistics(strategy.sparse_panels(slots), centering, shift, seconds)
@@ -103,18 +100,26 @@ class PanelPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """Checkpoint file with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
+    """Checkpoint file with ``q`` (short, width), Q times weights of columns and the factor of A, and
+    ``shift`` (short,)."""
 
     y: ScratchMatrix
+    """Scratch matrix (long, width) to write Y to."""
+
     columns: ScratchMatrix | None
+    """Scratch matrix (long, 2) for mean and deviation of columns in a sweep along these; None for no such
+    file."""
+
     measures_columns: bool
+    """True if sums and squares of columns are added up as well."""
+
     row_seconds: float
     sketch_rows: int = 0
-    """Rows of the sketch; 0 for none."""
+    """Number of rows of the sketch; 0 for none."""
 
     seed: int = 0
     purpose: Purpose = Purpose.ROW_SIGNS
-    """Purpose that keys the random numbers of the sketch."""
+    """Purpose of random numbers (part of their key) that the sketch is drawn for."""
     tf32: bool = False
     """True if a device may round operands of products to 11 bits."""
 
@@ -126,10 +131,10 @@ class PanelPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis ``q`` (short, width); products ``y`` of a grain (grain rows, width); ``z`` (short, width).
+        """Working arrays of a segment by name, besides those of ``OverConditionedPanels``.
 
-        ``z`` is what the grain adds to Z. All are in the working type. The others are those of
-        ``OverConditionedPanels``.
+        ``q`` (short, width) is the basis, ``y`` (grain rows, width) its product with a grain, ``z`` (short,
+        width) what the grain adds to Z. All are in the working type.
         """
         view, width = self.panels.view, self.y.columns
         return {
@@ -140,9 +145,10 @@ class PanelPass(OverConditionedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Z (short, width); sums and squares of columns; a sketch ``rows`` (sketch_rows, short) if asked for.
+        """Sums over all long rows by name, besides those of ``OverConditionedPanels``.
 
-        ``signs`` (sketch_rows,) are the sums of the random signs in each row of the sketch.
+        ``z`` (short, width) is Z. If a sketch is made, ``rows`` (sketch_rows, short) holds it, and ``signs``
+        (sketch_rows,) are the sums of the random signs in each of its rows.
         """
         short, rows = self.panels.view.short, self.sketch_rows
         sketch = (
@@ -153,7 +159,7 @@ class PanelPass(OverConditionedPanels):
         return {"z": Sum((short, self.y.columns)), **OverConditionedPanels.sums(self), **sketch}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write the product Y of a panel with the basis and add the panel's A'Y to Z, grain by grain."""
+        """Write Y of long rows ``start:stop``, read into panel ``slot``; add to Z and other sums."""
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z, tf32=self.tf32)
@@ -162,7 +168,10 @@ class PanelPass(OverConditionedPanels):
                 self._sketch(state, work, d, first)
 
     def _sketch(self, state: State, work: Workspace, d: Array, first: int) -> None:
-        """Add rows ``d``, the first one row ``first``, with random signs to random rows of the sketch."""
+        """Add long rows ``d`` (rows, short) with random signs to random rows of the sketch in ``state``.
+
+        ``first`` is the index of the first of them.
+        """
         unit = self.centering.panel_factor(self.panels.view.orientation)
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, first, first + len(d))
         for low, high, buckets, signs in tiles:
@@ -173,31 +182,32 @@ class PanelPass(OverConditionedPanels):
 
 
 WIDE_ROWS = 4096
-"""Rows of a basis that are converted to float64 at a time."""
+"""Number of rows of a basis that are converted to float64 at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparsePass(OverSparsePanels):
-    """Fold that writes ``Y = A Q`` to scratch and sums ``Z = A'Y`` of a sparse A; see ``PanelPass``."""
+    """Fold that writes ``Y = A Q`` to scratch and sums ``Z = A'Y`` of a sparse A, as ``PanelPass`` does."""
 
     panels: SparsePanels
     centering: Centering
     constants: Path
-    """Checkpoint file with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
+    """Checkpoint file with ``q`` (short, width), Q times weights of columns and the factor of A, and
+    ``shift`` (short,)."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
     measures_columns: bool
     row_seconds: float
     sketch_rows: int = 0
-    """Rows of the sketch; 0 for none."""
+    """Number of rows of the sketch; 0 for none."""
 
     seed: int = 0
     purpose: Purpose = Purpose.ROW_SIGNS
-    """Purpose that keys the random numbers of the sketch."""
+    """Purpose of random numbers (part of their key) that the sketch is drawn for."""
 
     is_double: bool = False
-    """True if products are summed in float64 whatever the data: for columns far from zero."""
+    """True if products are summed in float64 whatever the type of the data: for columns far from zero."""
 
     kernels = (order_columns, multiply_rows, add_columns, add_moments, add_rows_to_buckets, draw_buckets)
 
@@ -208,13 +218,15 @@ class SparsePass(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """Shift of the columns, (short,)."""
+        """Buffer for the vector (short,) that is subtracted from each line of a tall matrix."""
         return Constant((self.panels.view.short,), part=self.constants)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis ``q`` (short, width), and ``slabs`` of it; products ``y`` of a panel (rows, width).
+        """Working arrays of a segment by name, besides those of ``OverSparsePanels``.
 
-        ``slab`` holds the products of a panel with one slab.
+        ``q`` (short, width) is the basis, ``slabs`` (count, short, columns) a copy of it in slabs, ``slab``
+        (panel rows, columns) the product of a panel with one of them, and ``y`` (panel rows, width) that with
+        all.
         """
         short, rows, width = self.panels.view.short, self.cut.panel_rows, self.y.columns
         return {
@@ -228,7 +240,7 @@ class SparsePass(OverSparsePanels):
     def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate buffers; copy the basis into slabs that begin on cache lines; compute ``offset`` (width,).
 
-        ``offset`` is ``t'Q`` of the formula in the module.
+        ``offset`` is ``t'Q`` of the formula in the module docstring.
         """
         work = OverSparsePanels.workspace(self, device)
         for name in ("slabs", "slab"):
@@ -245,7 +257,10 @@ class SparsePass(OverSparsePanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, of the shift of a slab's products, and of rows of the basis in float64."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of vectors, of the shift of a slab's products, and of rows of the basis in float64.
+        """
         slab = self.cut.panel_rows * slab_shape(1, self.y.columns, self.dtype)[2] * (not self._by_rows)
         vectors: int = OverSparsePanels.temporary_bytes.__get__(self)
         return (
@@ -255,9 +270,10 @@ class SparsePass(OverSparsePanels):
         )
 
     def sums(self) -> Mapping[str, Sum]:
-        """``z`` (short, width), the sum of f_i s_i y_i'; ``weights`` (width,), the sum of f_i c_i y_i.
+        """Sums over all lines by name, besides those of ``OverSparsePanels``.
 
-        Also sums and squares of columns, and a sketch ``rows`` (sketch_rows, short) if asked for: for each of
+        In terms of the module docstring, ``z`` (short, width) is the sum of f_i s_i y_i', ``weights``
+        (width,) that of f_i c_i y_i. If a sketch is made, ``rows`` (sketch_rows, short) holds it; for each of
         its rows ``signs`` sums the random signs, and ``shares`` the signed f_i c_i of its lines.
         """
         width, rows = self.y.columns, self.sketch_rows
@@ -272,7 +288,7 @@ class SparsePass(OverSparsePanels):
         return sums
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write the products Y of a panel and add to the sums, slab by slab."""
+        """Write Y of lines ``start:stop``, read into panel ``slot``; add to the sums ``state``, by slabs."""
         lines = self.take_lines(state, work, start, stop, slot, in_order=True)
         if lines is None:
             return
@@ -300,7 +316,7 @@ class SparsePass(OverSparsePanels):
             self._sketch(state, lines, start, stop)
 
     def _sketch(self, state: State, lines: Lines, start: int, stop: int) -> None:
-        """Add the lines ``start:stop`` with random signs to random rows of the sketch."""
+        """Add the lines ``start:stop`` with random signs to random rows of the sketch in ``state``."""
         stored, dtype = lines.stored, self.panels.view.dtype
         unit = self.centering.panel_factor(self.panels.view.orientation)
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, start, stop)
@@ -319,7 +335,10 @@ class SparsePass(OverSparsePanels):
                 )
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Complete sums to those of ``PanelPass``: terms of rank one, and zeros that are not stored."""
+        """The sums ``state`` completed to those of ``PanelPass``, given the ``shift`` (short,) of columns.
+
+        Terms of rank one are subtracted, and those of zeros that are not stored are added.
+        """
         state = OverSparsePanels.finish(self, state, shift)
         ends = shift if self._by_rows else np.ones(self.panels.view.short)
         if self.centering.center:
@@ -330,7 +349,7 @@ class SparsePass(OverSparsePanels):
 
 
 def _wide_product(vector: Float64, q: Array) -> Float64:
-    """``vector @ q`` in float64, converting few rows of ``q`` at a time."""
+    """``vector @ q``, (width,), in float64, converting few rows of ``q`` (short, width) at a time."""
     total = np.zeros(q.shape[1])
     for first in range(0, len(q), WIDE_ROWS):
         part = slice(first, first + WIDE_ROWS)
@@ -339,23 +358,23 @@ def _wide_product(vector: Float64, q: Array) -> Float64:
 
 
 ROOM = 32 * 2**20
-"""Smallest number of bytes for rows of the fullest columns, which ``add_gram`` fills in densely at a time."""
+"""Smallest number of bytes planned for rows of the fullest columns, which ``add_gram`` makes dense."""
 
 COLUMN_ROOM = 4096
-"""Bytes of those dense rows for each column of the matrix, where that is more than ``ROOM``."""
+"""Bytes planned for those dense rows by column of the matrix, where that is more than ``ROOM`` in all."""
 
 NUMBER_ROOM = 40
-"""Bytes that ``add_gram`` works on for each stored number of a panel."""
+"""Bytes of working memory planned for ``add_gram`` for each stored number of a panel."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseGramPass(OverSparsePanels):
-    """Fold of a tall sparse matrix into sums, squares and the uncentered scatter of its rows."""
+    """Fold that sums rows of a tall sparse matrix, their squares, and their uncentered scatter matrix."""
 
     panels: SparsePanels
     centering: Centering
     given: Float64
-    """Provisional mean of the columns, (short,)."""
+    """Provisional mean of the columns, (short,), in units of the data."""
 
     row_seconds: float
 
@@ -365,12 +384,16 @@ class SparseGramPass(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """Provisional mean of the columns, (short,)."""
+        """Buffer that holds ``given``, (short,)."""
         return Given.of(self.given)
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, of the workspace of ``add_gram``, and of stored numbers times ``pow2_scale``."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of vectors, of the workspace of ``add_gram``, and of stored numbers times
+        ``pow2_scale``.
+        """
         short, rows, numbers = self.panels.view.short, self.cut.panel_rows, self.panels.numbers
         vectors: int = OverSparsePanels.temporary_bytes.__get__(self)
         full = max(ROOM, COLUMN_ROOM * short) + 8 * short**2 + 256 * (short + rows)
@@ -378,16 +401,19 @@ class SparseGramPass(OverSparsePanels):
 
     @property
     def longest_side(self) -> int:
-        """Longest side of operands of BLAS: columns, or rows that are filled in at a time."""
+        """Longest side of operands of BLAS: columns, or dense rows that are made at a time."""
         return max(self.panels.view.short, COLUMN_ROOM)
 
     def sums(self) -> Mapping[str, Sum]:
-        """``scatter`` (short, short), products of columns with columns; sums and squares of each column."""
+        """Sums over all rows by name, besides those of ``OverSparsePanels``.
+
+        ``scatter`` (short, short) are products of columns with columns, in the upper triangle.
+        """
         short = self.panels.view.short
         return {"scatter": Sum((short, short)), **OverSparsePanels.sums(self)}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the products of columns of a panel to the scatter."""
+        """Add products of columns over rows ``start:stop``, read into panel ``slot``, to sums ``state``."""
         lines = self.take_lines(state, work, start, stop, slot, in_order=False)
         if lines is None:
             return
@@ -396,7 +422,11 @@ class SparseGramPass(OverSparsePanels):
         add_gram(stored.indptr, stored.indices, data, scatter=state["scatter"])
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Complete the scatter: both triangles, about the mean; add the mean, in the unit of the pass."""
+        """The sums with ``scatter`` about the mean, in both triangles, and with ``mean`` (short,).
+
+        ``shift`` (short,) is the provisional mean. The mean is times ``pow2_scale``, the scatter times its
+        square. Without centering, the scatter is about 0 and ``mean`` is 0.
+        """
         state = OverSparsePanels.finish(self, state, shift)
         scatter, count = state["scatter"], self.panels.view.long
         mirror_upper(scatter)

@@ -30,7 +30,7 @@ from rankfold.pipeline.units import format_bytes
 
 
 def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
-    """Plan a request within a budget.
+    """Plan a request on the matrix ``source`` within a budget.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _decided_by(strategy: Strategy) -> str:
 
 
 def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
-    """Every sweep that the request may make."""
+    """Every sweep that the request may make, for a plan, with those that complete the matrix if any."""
     own = _sweeps_of_solver(request, strategy)
     if strategy.otherwise is not None:
         own = _followed(own, _sweeps_of_solver(request, strategy.otherwise))
@@ -123,7 +123,7 @@ def _followed(first: PanelSweeps, then: PanelSweeps) -> PanelSweeps:
 
 
 def _reads(sweeps: Sequence[Pass]) -> int:
-    """Number of passes over the matrix."""
+    """Number of passes over the matrix among ``sweeps``."""
     return sum(sweep.over == "matrix" for sweep in sweeps)
 
 
@@ -152,14 +152,14 @@ def _fits(request: Request, source: Source, budget: Budget) -> bool:
 
 
 def _could(request: Request, method: str, source: Source, budget: Budget) -> bool:
-    """True if another solver can carry out the request within the budget."""
+    """True if the solver named ``method`` can carry out the request within the budget."""
     if request.adaptive and not SOLVERS[method].finds_rank:
         return False
     return _fits(_otherwise(request, source, method=method), source, budget)
 
 
 def _otherwise(request: Request, source: Source, **changes: Any) -> Request:
-    """A request with changes; passes that were the default become its new default."""
+    """A request with some fields changed; a number of passes that was the default becomes the new default."""
     other = dataclasses.replace(request, **changes)
     if request.passes != default_passes(request, source):
         return other
@@ -167,7 +167,7 @@ def _otherwise(request: Request, source: Source, **changes: Any) -> Request:
 
 
 def _takes_half(request: Request, strategy: Strategy) -> bool:
-    """True if at most half of the memory may be used: for a matrix of any size held in memory on request."""
+    """True if at most half of the memory may be used: the solver was asked for, and holds the matrix."""
     return strategy.solver.holds_matrix and request.method != "auto"
 
 
@@ -177,7 +177,10 @@ def _has_room(fitted: FittedSweeps, budget: Budget, *, half: bool) -> bool:
 
 
 def _refuse_resident(task_facts: TaskFacts, need: int, budget: Budget, way_out: str) -> None:
-    """Raise ``MemoryBudgetError`` for a matrix held in memory that would take more than half of it."""
+    """Raise ``MemoryBudgetError`` for a matrix held in memory that would take more than half of the budget.
+
+    ``need`` is the peak of memory in bytes, ``way_out`` advice for the message.
+    """
     raise MemoryBudgetError.of(
         f"{task_facts.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and "
         f"takes half of memory= (--memory) at most, which is {format_bytes(budget.memory_bytes // 2)}. Give "

@@ -14,7 +14,7 @@ from rankfold.pipeline.errors import InputError, argument
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
 COMPLETION_PASSES = 30
-"""Default for the most passes that complete missing numbers."""
+"""Default of the largest number of passes that complete missing numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,14 @@ class Request:
     """``"svd"``, ``"pca"`` or ``"qr"``."""
 
     rank: int
+    """Number of components; with ``adaptive`` the most that there can be."""
+
     tol: float = DEFAULT_TOL
     """Estimated relative error at which every singular value counts as found."""
 
     method: str = "auto"
+    """Name of a solver, or ``"auto"``."""
+
     passes: int = DEFAULT_PASSES
     """Largest number of passes over the matrix."""
 
@@ -56,11 +60,11 @@ class Request:
 
     @property
     def working_dtype(self) -> np.dtype[Any] | None:
-        """Type of the computation; None where the type of the data decides."""
+        """Type to compute in; None where the type of the data decides."""
         return working_dtype_of(self.precision)
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields by name, for JSON; without those of precision and completion where they are not used."""
+        """Fields by name, as JSON types; those of precision and completion only where they are used."""
         fields = dataclasses.asdict(self)
         if self.precision is None:
             del fields["precision"]
@@ -70,12 +74,12 @@ class Request:
 
 
 def working_dtype_of(precision: str | None) -> np.dtype[Any] | None:
-    """The type of numbers that a precision stands for; None where the type of the data decides."""
+    """The type to compute in for a value of ``precision``; None where the type of the data decides."""
     return np.dtype(precision) if precision in ("float32", "float64") else None
 
 
 def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
-    """Raise ``InputError`` for a request that this matrix cannot answer."""
+    """Raise ``InputError`` for a request that a matrix of that shape cannot answer; ``name`` is its name."""
     rows, columns = shape
     most = min(shape)
     if request.rank < 1:

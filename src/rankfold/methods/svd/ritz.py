@@ -38,14 +38,16 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Basis:
-    """The basis ``[Q_1 ... Q_t]``, orthonormal, with the small matrix that describes A on it."""
+    """The basis Q = ``[Q_1 ... Q_t]``, orthonormal, with the small matrix that describes A on it."""
 
     blocks: list[Block] = field(default_factory=list)
+    """The blocks Q_i with their images Y_i and Z_i, in files."""
+
     products: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """Q'Z = Q'A'A Q as computed: what it lacks of symmetry is the rounding error of the passes."""
+    """Q'Z = Q'A'A Q (width, width) as computed: its asymmetry is the rounding error of the passes."""
 
     closed: set[int] = field(default_factory=set)
-    """Indices of blocks whose images lie in the basis, because later blocks were made from them."""
+    """Indices of blocks whose images Z lie in the basis, because later blocks were made from them."""
 
     @property
     def width(self) -> int:
@@ -53,12 +55,12 @@ class Basis:
         return sum(block.width for block in self.blocks)
 
     def each(self, name: str) -> Iterator[Float64]:
-        """Yield one array of every block, one block at a time."""
+        """Yield the array called ``name`` ("q", "z" or "offset") of every block, one block at a time."""
         for block in self.blocks:
             yield block.load(name)
 
     def add(self, block: Block) -> None:
-        """Add a block, and its products with all others: 4 short width (width of all) flops."""
+        """Add a block, and extend ``products``: 4 short (width of the block) (width of all) flops."""
         q, z = block.load("q"), block.load("z")
         below = [adjoint(q) @ other for other in self.each("z")]
         self.blocks.append(block)
@@ -67,7 +69,10 @@ class Basis:
         self.products = _add_border(self.products, column, row)
 
     def combine(self, name: str, coefficients: Float64) -> Float64:
-        """``[Q_1 ...] @ coefficients`` for the name "q", ``[Z_1 ...] @ coefficients`` for "z"; (short, k)."""
+        """``[Q_1 ...] @ coefficients`` for the name "q", ``[Z_1 ...] @ coefficients`` for "z"; (short, k).
+
+        ``coefficients`` are (width of all, k).
+        """
         shape = len(self.blocks[0].load(name)), coefficients.shape[1]
         total, row = np.zeros(shape, self.products.dtype), 0
         for block in self.blocks:
@@ -78,10 +83,10 @@ class Basis:
     def with_missing(self, missing: UnseenDirections, rank: int) -> Float64 | None:
         """Vectors for the next block after the first: directions that a sketch found, then images.
 
-        The images are those of leading Ritz vectors. Directions are included that rank among the leading ones
-        by the sketch. Of those that the sketch does not rule out, as many are included as leave room for
-        images of the wanted Ritz vectors. Returns (short, width), not orthonormal; None if no direction is as
-        large as the wanted ones.
+        The images A'A Q w are those of leading Ritz vectors, ``rank`` of which are wanted. Directions are
+        included that rank among the leading ones by the sketch. Of those that the sketch does not rule out,
+        as many are included as leave room for images of the wanted Ritz vectors. Returns (short, width), not
+        orthonormal; None if no direction is as large as the wanted ones.
         """
         theta, w = ritz_vectors(self.products, self.width)
         possible = int((missing.sketched > theta[rank - 1]).sum())
@@ -93,9 +98,10 @@ class Basis:
         return np.hstack([missing.directions[:, :new], self.combine("z", w[:, : self.width - new])])
 
     def upper_bounds(self, lower: Float64, outside: Outside) -> Float64:
-        """Upper bounds of leading eigenvalues of A'A above ``lower``: see ``largest_eigenvalues``.
+        """Upper bounds (k,) of the k leading eigenvalues of A'A, given lower bounds ``lower`` (k,) of them.
 
-        Work 6 short (width of all)^2 flops where no block is in ``closed``, and some p^3.
+        ``outside`` is what a sketch of rows shows outside the basis: see ``largest_eigenvalues``. Work 6
+        short (width of all)^2 flops where no block is in ``closed``, and some p^3.
         """
         theta, w = ritz_vectors(self.products, self.width)
         couplings, sketched = self._couplings(outside)
@@ -126,24 +132,25 @@ class Basis:
         return couplings, sketched
 
     def _outside(self, index: int) -> Float64:
-        """Part of a block's images outside the basis, (short, width)."""
+        """Part of the images Z of block number ``index`` outside the basis, (short, width of the block)."""
         part = self.blocks[index].load("z").copy()
         for q in self.each("q"):
             part -= q @ (adjoint(q) @ part)
         return part
 
     def residuals(self, keep: int) -> Float64:
-        """Residuals A'A u - theta u of leading Ritz vectors, (short, keep), each scaled to length 1."""
+        """Residuals A'A u - theta u of the ``keep`` leading Ritz vectors u, (short, keep), of length 1."""
         theta, w = ritz_vectors(self.products, keep)
         rest = self.combine("z", w) - self.combine("q", w) * theta
         length = np.linalg.norm(rest, axis=0)
         return rest / np.where(length > 0, length, 1.0)
 
     def ritz(self, rank: int, keep: int, *, outside: float = 0.0, settling: bool = False) -> Ritz:
-        """Estimates of the ``rank`` leading singular values: 4 short keep (width of all) flops.
+        """Estimates of the ``rank`` leading singular values, from ``keep`` Ritz pairs, at least ``rank``.
 
-        ``outside`` bounds the largest squared singular value outside the basis, where one is known. A basis
-        that is ``settling`` has new directions, whose values may still rise.
+        ``outside`` bounds the largest squared singular value outside the basis, where one is known, else 0.
+        With ``settling`` the basis has just gained directions whose values may still rise: the bound is then
+        the largest value that those beyond ``rank`` may rise to. Work 4 short keep (width of all) flops.
         """
         theta, w = ritz_vectors(self.products, keep)
         image = self.combine("z", w)
@@ -157,7 +164,7 @@ class Basis:
 
 
 def _add_border(matrix: Float64, column: Float64, row: Float64) -> Float64:
-    """A matrix with a new block column and block row, which share their last square."""
+    """``matrix`` with a block ``column`` and a block ``row`` added, which overlap in their last square."""
     old = len(matrix)
     return np.block([[matrix, column[:old]], [row[:, :old], column[old:]]])
 
@@ -166,23 +173,24 @@ def _add_border(matrix: Float64, column: Float64, row: Float64) -> Float64:
 
 
 NOISE_LIMIT = 0.1
-"""Relative noise from which on no digit of a value is known, nor how much of it is noise."""
+"""Relative rounding error from which on no digit of a value is known, nor how much of it is noise."""
 
 SMALL = float(np.finfo(np.float64).eps ** 0.5)
-"""Singular values below this, relative to the largest, cannot be distinguished from zero by their squares."""
+"""Size of a singular value, relative to the largest, up to which its square cannot be told from zero."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
 HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
-"""Largest relative rounding error, by item size, at which a direction takes part in the half step."""
+"""Largest relative rounding error of a direction, by item size, at which it takes part in the half step."""
 
 
 def rayleigh_ritz(
     run: Run, layout: Strategy, basis: Basis, rank: int, seed: int, *, estimate: Float64 | None = None
 ) -> Triplets:
-    """Extract ``rank`` triplets from a subspace.
+    """Extract the ``rank`` leading singular triplets of A from a basis and its images.
 
-    ``estimate`` (rank,) holds the relative errors that the caller estimated from its passes, if it did.
+    ``estimate`` (rank,) holds relative errors that the caller estimated from its passes, None if it did not;
+    ``seed`` is the key of random columns that complete a factor.
 
     Notes
     -----
@@ -209,7 +217,7 @@ def rayleigh_ritz(
 def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
     """Leading eigenvectors of Q'A'A Q, (width of all, l): as many as a block has columns, or all of them.
 
-    All are taken if rounding has mixed the wanted ones, or if the basis is the whole space.
+    All are taken if rounding has mixed the ``rank`` wanted ones, or if the basis is the whole space.
     """
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
@@ -229,11 +237,11 @@ def _half_step(
     rank: int,
     estimate: Float64 | None,
 ) -> Triplets:
-    """Triplets by half a step more: those of U'A, with the orthonormal left vectors U = Y h / s.
+    """Triplets of A on the span of U, by half a step more: those of U'A, with orthonormal U = Y h / s.
 
-    They are the triplets of A on the span of U.
-    Directions whose products with A' are lost in rounding do not take part. If a wanted one is among them,
-    there is no half step, and the Ritz values are returned.
+    Y is ``combination``, the product of A with the ``directions`` in the basis, s and h its singular values
+    and right vectors. Directions whose products with A' are lost in rounding do not take part. If a wanted
+    one is among them, there is no half step, and the Ritz values are returned.
     """
     wide = max(layout.vectors(layout.width), rank)
     basis_ritz = basis.ritz(wide, wide)
@@ -273,18 +281,24 @@ def _half_step(
 
 
 def _shortfall(values: Float64, of_all: Float64) -> Float64:
-    """Relative shortfall of ``values`` from ``of_all``, those of all directions together."""
+    """Relative amount (k,) by which ``values`` are below ``of_all``, those of all directions together."""
     return np.maximum(of_all - values, 0.0) / np.maximum(values, TINY)
 
 
 def _tolerated_noise(layout: Strategy, estimate: Float64 | None) -> float:
-    """Largest noise of a direction in the half step: well below the error that is left without the step."""
+    """Largest relative rounding error of a direction that takes part in the half step.
+
+    It is well below the error ``estimate`` (rank,) that is left without the step.
+    """
     least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
     return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
 
 
 def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Float64:
-    """Second-order relative errors as in ``ritz_values``, for values and vectors from the R factor."""
+    """Second-order relative errors (rank,) as in ``ritz_values``, for values ``s`` from the R factor.
+
+    ``residuals`` (rank,) are relative to ``s[0]``; gaps are those to the last of ``count`` values.
+    """
     last = s[min(max(count, rank + 1), len(s)) - 1]
     gap = s[:rank] ** 2 - last**2
     return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
@@ -293,10 +307,10 @@ def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Floa
 def _with_zeros(
     y: OnScratch, basis: Basis, directions: Float64, s: Float64, estimate: Float64 | None
 ) -> Triplets:
-    """Return ``rank`` triplets of a matrix whose numerical rank is lower.
+    """Return ``y.rank`` triplets of a matrix whose numerical rank is lower.
 
-    The missing singular values are 0. Random columns, made orthonormal to the others, complete the long
-    factor.
+    ``s`` are the singular values that A has along the ``directions`` (width of all, l). The missing singular
+    values are 0. Random columns, made orthonormal to the others, complete the long factor.
     """
     positive, rank = int((s > ZERO * s[0]).sum()), y.rank
     coefficients = directions[:, :positive]
@@ -322,7 +336,11 @@ def _with_zeros(
 def errors_by_sketch(
     basis: Basis, ritz: Ritz, sketch: RowSketch, squared_norm: float, dtype: np.dtype[Any], values: Float64
 ) -> Float64:
-    """Largest relative errors of lower bounds ``values``; a sketch of rows bounds what is outside a basis."""
+    """Largest relative errors (k,) of lower bounds ``values``, by a sketch of rows.
+
+    The sketch bounds what is outside the basis. ``ritz`` are the estimates on the basis, ``squared_norm`` the
+    sum of squares of A, ``dtype`` that of products.
+    """
     remainder = squared_norm - float(np.trace(basis.products).real)
     eps = float(np.finfo(dtype).eps)
     outside = sketch.look_outside(basis.each("q"), remainder, squared_norm, eps)
@@ -343,18 +361,21 @@ class Convergence:
     rank: int
     tol: float
     dtype: np.dtype[Any]
+    """Type of products with the matrix, which sets their rounding."""
+
     estimate: Float64 | None = None
-    """(rank,) estimated relative errors after the last pass, rounding left out."""
+    """(rank,) estimated relative errors after the last pass, without rounding; None before the first."""
 
     errors: list[float] = field(default_factory=list)
     """Largest estimated relative error after each pass, rounding included."""
 
     def observe(self, ritz: Ritz, estimate: Float64, *, exact: bool, without_bound: Float64) -> bool:
-        """Record the state after a pass; return True if another pass would bring no more.
+        """Record the errors after a pass; return True if another pass would bring no more.
 
-        ``exact`` is True if the basis is the whole space. ``without_bound`` is the estimate by residual and
-        gap alone. While residuals exceed rounding, an error hidden by rounding is no reason to stop: values
-        that rounding excludes from the half step still improve by a pass.
+        ``exact`` is True if the basis is the whole space. ``estimate`` and ``without_bound`` (rank,) are the
+        errors estimated with a sketch, if there is one, and by residuals and gaps alone. While residuals
+        exceed rounding, an error hidden by rounding is no reason to stop: values that rounding excludes from
+        the half step still improve by a pass.
         """
         # Nor is a half step made where values may be zero: see ``rayleigh_ritz``.
         if ritz.values[-1] <= SMALL * ritz.values[0]:

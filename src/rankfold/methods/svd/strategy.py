@@ -47,24 +47,27 @@ from rankfold.pipeline.planning.seconds import (
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
-"""Smallest approximation error, by item size, that is found as a difference of sums of squares."""
+"""Smallest relative error of an approximation, by item size, that is found as a difference of sums of
+squares."""
 
 SMALL_BYTES = 2**29
-"""Memory up to which a sparse matrix is decomposed in memory by default; larger ones only on request."""
+"""Memory in bytes up to which a sparse matrix is decomposed in memory by default; larger only on request."""
 
 LARGEST_SQUARE = 2**14
-"""Largest shorter side for which a request without a rank may choose a method that keeps a square of it."""
+"""Length of the shorter side up to which a request without a rank may choose a method that keeps a square of
+it."""
 
 BOUND_ROWS = 256
-"""Rows of a sketch that only bounds errors and chooses no directions: three standard deviations of its
-relative error are a quarter."""
+"""Number of rows of a sketch that only bounds errors and chooses no directions: three standard deviations of
+its relative error are a quarter."""
 
 SKETCH_BYTES = 2**28
 """Largest number of bytes of a dense sketch of ``BOUND_ROWS`` rows for a sparse matrix: wider matrices get
 none."""
 
 PAIR_SECONDS = 1e-9
-"""Seconds for each ordered pair of numbers of a row: half of a product, which serves both orders."""
+"""Seconds for each ordered pair of numbers of a sparse row in a Gram pass: half of a product, which serves
+both orders."""
 
 NOMINAL_LAPACK = 8e9
 """Flops per second of the eigenproblem of a symmetric matrix."""
@@ -73,37 +76,41 @@ EIGENPROBLEM = 4 / 3
 """Flops of the eigenproblem of a symmetric matrix, in cubes of its size."""
 
 LIKELY_BLOCKS = 3
-"""Typical number of blocks of a basis: in the middle of its growth."""
+"""Typical number of blocks of a basis, for estimates of time: in the middle of its growth."""
 
 BASIS_PRODUCTS = 100
-"""Flops between two passes, in units of short side times block columns times basis columns."""
+"""Flops between two passes, in units of length of short side times columns of a block times columns of the
+basis."""
 
 BASIS_EIGENPROBLEMS = 16
 """Number of eigenproblems of the size of a basis between two passes, those of a sketch included."""
 
 NEAR_SQUARE = 2
-"""Largest ratio of sides at which a dense matrix takes no more memory than ``gram`` does."""
+"""Largest ratio of sides at which a dense matrix takes no more memory than the squares of ``gram`` do."""
 
 NOMINAL_NARROW = 5e9
 """Flops per second of products of a dense matrix in memory with blocks of a few vectors."""
 
 FLAT_PRODUCTS = (200, 5)
-"""Vectors that ``lanczos`` multiplies for a flat spectrum and ``tol`` 1e-4: a constant, and per component.
+"""Number of vectors that ``lanczos`` multiplies for a flat spectrum and ``tol`` 1e-4: a constant, and per
+component.
 
 Measured on 3000 x 2000 numbers: 264 for 10 components, 448 for 50; a third of that for falling spectra.
 """
 
 WORTH = 1.3
-"""Largest time of ``lanczos`` for a flat spectrum, relative to ``gram``, at which it is chosen."""
+"""Largest time of ``lanczos`` for a flat spectrum, relative to that of ``gram``, at which it is chosen."""
 
 SWEEP_SECONDS = 0.1
 """Seconds to start a pass and store its state, however small the matrix is."""
 
 SQUARE_UNASKED = 2048
-"""Largest shorter side for which ``auto`` plans a Gram matrix, then of 32 MiB, to follow ``krylov``."""
+"""Length of the shorter side up to which ``auto`` plans a Gram matrix, then of 32 MiB, to follow
+``krylov``."""
 
 DEAREST = 20.0
-"""Cost of ``gram``, in fused passes, above which it does not follow ``krylov`` that misses the tolerance."""
+"""Cost of ``gram``, in fused passes, above which it does not follow a ``krylov`` that misses the
+tolerance."""
 
 LEAST_TRIED = 1.5
 """Cost of ``gram``, in fused passes, up to which it is chosen outright where a sample shows the spectrum."""
@@ -115,10 +122,10 @@ LINE_SECONDS = 1e-7
 """Seconds for a row of a sparse matrix (a column, if the sweep runs along columns) without stored numbers."""
 
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
-"""Smallest and largest chunk, in bytes, of an output with a row for each row of the matrix."""
+"""Smallest and largest size in bytes of a chunk of an output with a row for each row of the matrix."""
 
 PANEL_BYTES = 32 * 2**20
-"""Largest number of bytes, about, to read for a panel that becomes a chunk of an output, however small that
+"""Largest number of bytes, about, that are read of the matrix for one chunk of an output, however small that
 chunk is."""
 
 TARGET_CHUNKS = 10_000
@@ -132,35 +139,36 @@ class Strategy:
     view: View
     solver: Solver
     width: int
-    """Columns of one block, of the range sketch, or of R."""
+    """Number of columns of one block, of the range sketch, or of R."""
 
     passes: int
     """Largest number of passes over the matrix."""
 
     cut: Cut
-    """Panels of the solver's passes, and of those that measure columns."""
+    """Cut of the long rows into panels for the solver's passes, and for those that measure columns."""
 
     out_chunk: int
-    """Long rows in one chunk of the long factor."""
+    """Number of long rows in one chunk of the long factor."""
 
     statistics_passes: int
-    """Passes that measure columns before all others: 1 where scaling needs that, else 0."""
+    """Number of passes that measure columns before all others: 1 where scaling needs that, else 0."""
 
     sample: Sample
     """Sample of rows to read before the first pass."""
 
     sketch_rows: int
-    """Rows of the sketch that shows what a block misses; 0 for no sketch."""
+    """Number of rows of the sketch that shows what a block misses; 0 for no sketch."""
 
     fullest: int = 0
-    """Count of stored numbers of the fullest panel if passes multiply those alone; 0 if zeros are filled."""
+    """Number of stored numbers of the fullest panel if passes multiply those alone; 0 if zeros are filled
+    in."""
 
     otherwise: Strategy | None = None
     """The strategy that follows where the solver returns no decomposition; None where it always has one."""
 
     @property
     def paired(self) -> bool:
-        """True if the matrix is a complex one in its real parts, and columns count once for each part."""
+        """True if the matrix is a complex one as its real parts, with two columns for each complex one."""
         return is_complex(self.view.source)
 
     def vectors(self, columns: int) -> int:
@@ -172,12 +180,12 @@ class Strategy:
         return numbers_of_parts(parts, paired=self.paired)
 
     def as_asked(self, request: Request) -> Request:
-        """A request for the real parts of a complex matrix as the request for the matrix itself."""
+        """The request for a complex matrix, from that for its real parts, which has twice the rank."""
         return dataclasses.replace(request, rank=self.vectors(request.rank))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of vectors in the result."""
+        """Type of vectors in the result, complex if the matrix is."""
         return numbers_dtype(self.view.dtype, paired=self.paired)
 
     @property
@@ -187,19 +195,19 @@ class Strategy:
 
     @property
     def numbers(self) -> int:
-        """Number of elements of the matrix that a pass multiplies."""
+        """Number of elements of the matrix that a pass multiplies: all, or stored ones alone."""
         stored = compressed(self.view.source) if self.fullest else None
         return self.view.long * self.view.short if stored is None else stored.nnz
 
     @property
     def read_bytes(self) -> int:
-        """Bytes that a pass reads, for a sparse matrix with indices and pointers."""
+        """Bytes that a pass reads; for a sparse matrix with indices and pointers."""
         stored = compressed(self.view.source) if self.fullest else None
         return self.numbers * self.view.source.dtype.itemsize if stored is None else stored_size(stored)[1]
 
     @property
     def stored_numbers(self) -> int:
-        """Number of stored elements that a pass multiplies; 0 where zeros are filled in."""
+        """Number of stored elements that a pass multiplies if these alone; 0 where zeros are filled in."""
         return self.numbers if self.fullest else 0
 
     @property
@@ -209,13 +217,13 @@ class Strategy:
 
     @property
     def sample_bytes(self) -> int:
-        """Memory of reading a sample, and of the block that it gives."""
+        """Bytes of memory for reading a sample, and for finding the block that it gives."""
         block = self.sample.gives_block * 8 * 8 * self.view.short * self.width
         return self.sample.memory_bytes + block
 
     @property
     def long_vectors_bytes(self) -> int:
-        """Memory of vectors of the long side, where columns lie along it."""
+        """Bytes of vectors along the long side, if the columns of the matrix are that side."""
         return 4 * 8 * self.view.long if self.view.orientation is Orientation.COLUMNS else 0
 
     def panels(self, slots: int) -> Panels:
@@ -227,11 +235,11 @@ class Strategy:
         return SparsePanels(self.view, self.cut, slots, self.fullest)
 
     def wide_panels(self, slots: int) -> Panels:
-        """Buffers for panels of a pass in float64, whatever the type of the data."""
+        """Buffers for panels of a pass in float64; ``slots`` panels are in memory at once."""
         return Panels(self.view, self.cut, slots, np.dtype(np.float64))
 
     def row_seconds(self, flops_per_element: float) -> float:
-        """Nominal seconds of a pass for one long row."""
+        """Nominal seconds of a pass for one long row, with so many flops per element of the matrix."""
         item = self.view.dtype.itemsize
         if self.fullest:
             seconds = number_seconds(self.view, flops_per_element)
@@ -244,11 +252,11 @@ class Strategy:
         return ScratchMatrix(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
 
     def columns(self, folder: Path) -> ScratchMatrix:
-        """Scratch file of mean and standard deviation of each column, if the sweep runs along the columns."""
+        """Scratch matrix (columns, 2) of mean and deviation of each column, for sweeps along the columns."""
         return ScratchMatrix(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
     def column_file(self, folder: Path, centering: Centering) -> ScratchMatrix | None:
-        """The file of ``columns``, or None where a sweep does not need it."""
+        """The scratch matrix of ``columns``, or None where a sweep does not need it."""
         local = centering.center or centering.scale
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
@@ -260,13 +268,16 @@ class Strategy:
         return dataclasses.replace(self, out_chunk=chunk_rows(self.view.long, row_bytes))
 
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
-        """Cut of the rows of a combination on scratch into panels, which are whole chunks of the result."""
+        """Cut of the rows of a combination into panels, which are whole chunks of the long factor.
+
+        Sums of a stream are (rank, rank).
+        """
         grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
         return cut(grid, combination.working_row_bytes, 8 * rank * rank)
 
 
 def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
-    """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
+    """Decide orientation, solver, width and cuts for a request on ``source``, swept on a kind of device."""
     method = request.method
     in_memory = not request.adaptive and request.kind != "qr"
     if method == "auto" and device == "cpu" and in_memory and sparse(source) is not None:
@@ -314,8 +325,9 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
 def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) -> tuple[Dimensions, int]:
     """Cut panels by their count of stored numbers; drop the dense sample and sketch where they are large.
 
-    Returns the dimensions and the count of stored numbers in the fullest panel. A matrix without any stored
-    number keeps its dimensions, with a count of 0: zeros are as quick to fill in.
+    ``accumulator_bytes`` are those of the sums of a stream. Returns the dimensions and the count of stored
+    numbers in the fullest panel. A matrix without any stored number keeps its dimensions, with a count of 0:
+    zeros are as quick to fill in.
     """
     stored = compressed(view.source)
     if stored is None or not stored.nnz:
@@ -329,7 +341,7 @@ def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) 
 
 
 def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool) -> int:
-    """Rows of a sketch: four for each column of a block from a sample, which may lack directions.
+    """Number of rows of a sketch: four for each column of a block from a sample, which may lack directions.
 
     A random block lacks none, and only its errors are to be bounded: ``BOUND_ROWS`` are enough.
     """
@@ -363,10 +375,10 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
 
 
 def resolve_request(request: Request, source: Source) -> Request:
-    """A request that leaves the rank to its tolerance, with a method and the most components there can be.
+    """A request without a rank, with method and largest number of components filled in; others unchanged.
 
-    The method is the cheaper of Gram and Krylov. If rounding of squares hides the tolerance, it is Gram,
-    and below that of float64 TSQR. If the shorter side is above ``LARGEST_SQUARE``, it is Krylov.
+    The method is the cheaper of Gram and Krylov. If rounding of squares hides the tolerance, it is Gram, and
+    below that of float64 TSQR. If the shorter side is above ``LARGEST_SQUARE``, it is Krylov.
     """
     if not request.adaptive:
         return request
@@ -386,7 +398,7 @@ def resolve_request(request: Request, source: Source) -> Request:
 
 
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:
-    """Fused passes that a method typically needs for a relative error of ``tol``.
+    """Number of fused passes that a method typically needs for a relative error of ``tol``.
 
     ``from_sample`` is True if a sample gives the first block.
 
@@ -409,7 +421,7 @@ def number_seconds(view: View, flops: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Nominal seconds on one core, by which ``gram`` and ``krylov`` are compared."""
+    """Nominal seconds on one core of ``gram`` and ``krylov``, by which they are compared."""
 
     gram: float
     """Seconds of ``gram``: the Gram pass, the eigenproblem and the fused pass for the long factor."""
@@ -425,9 +437,9 @@ class Weights:
         """Seconds for a request with blocks of ``width`` columns, from flops and bytes.
 
         A Gram pass takes ``short`` float64 flops per element, and a fused pass ``4 width`` of the working
-        type. The Gram method adds an eigenproblem, and a fused pass where the long factor is wanted.
-        Between fused passes a basis of some blocks is made orthonormal, and eigenproblems of its size and of
-        that of a row sketch estimate the errors.
+        type. The Gram method adds an eigenproblem, and a fused pass where the long factor is wanted. Between
+        fused passes a basis of some blocks is made orthonormal, and eigenproblems of its size and of that of
+        a row sketch estimate the errors.
         """
         elements, item = float(view.long) * view.short, view.dtype.itemsize
         read = view.source.dtype.itemsize / NOMINAL_READ
@@ -454,6 +466,8 @@ class Weights:
 
 def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
     """Choose one Gram pass or several narrow ones: whichever a nominal core is likely to finish first.
+
+    ``width`` is the number of columns of a block.
 
     Returns
     -------
@@ -492,8 +506,9 @@ def may_keep_square(request: Request, view: View) -> bool:
 def is_for_lanczos(request: Request, view: View, width: int) -> bool:
     """True if a dense matrix is best held in memory: nearly square, with an eigenproblem that takes long.
 
-    ``lanczos`` then takes less memory than the squares of ``gram``. It takes the time of ``gram`` where the
-    spectrum is flat, and half of it or less for other spectra. ``krylov`` is no faster on so few numbers.
+    ``width`` is the number of columns of a block. ``lanczos`` then takes less memory than the squares of
+    ``gram``. It takes the time of ``gram`` where the spectrum is flat, and half of it or less for other
+    spectra. ``krylov`` is no faster on so few numbers.
     """
     near = view.long <= NEAR_SQUARE * view.short and not is_complex(view.source)
     if not near or not may_keep_square(request, view):
@@ -505,10 +520,10 @@ def is_for_lanczos(request: Request, view: View, width: int) -> bool:
 
 
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
-    """Rows in a chunk of an output that is written panel by panel as the matrix is read.
+    """Number of rows in a chunk of an output that is written panel by panel as the matrix is read.
 
-    They are whole chunks of the matrix where those cannot be split. A row takes ``read_bytes`` of the
-    matrix and ``written_bytes`` of the output.
+    They are whole chunks ``native`` of the matrix where those cannot be split. A row takes ``read_bytes`` of
+    the matrix and ``written_bytes`` of the output.
     """
     height = max(1, min(chunk_rows(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
     if native.longest <= height:
@@ -517,6 +532,6 @@ def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
 
 
 def chunk_rows(length: int, row_bytes: int) -> int:
-    """Rows in a chunk of an output of ``length`` rows of ``row_bytes`` each."""
+    """Number of rows in a chunk of an output of ``length`` rows of ``row_bytes`` bytes each."""
     target_bytes = min(max(length * row_bytes // TARGET_CHUNKS, CHUNK_BYTES[0]), CHUNK_BYTES[1])
     return max(1, target_bytes // row_bytes)

@@ -51,7 +51,11 @@ Float64 = npt.NDArray[np.float64]
 def reduce(
     run: Run, layout: Strategy, request: Request, fingerprint: str, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """Decompose a matrix and write the result into ``run.result``; return its facts and ``more``."""
+    """Decompose a matrix and write the result into ``run.result``; return its facts, with ``more`` added.
+
+    ``fingerprint`` is that of the matrix. If the solver of ``layout`` does not meet the tolerance, that of
+    ``layout.otherwise`` follows, where there is one.
+    """
     with one_blas_thread():
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
@@ -72,7 +76,7 @@ def reduce(
 
 
 VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio")
-"""Arrays of a result of pca with one number for each component."""
+"""Names of arrays (k,) of a result of pca: singular values, variances of components, shares of the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +84,20 @@ class Reduction:
     """Task of svd, pca or qr: a checked request and its matrix, which can be planned and carried out."""
 
     parameters: Request
+    """The request, with the rank and solver resolved."""
+
     source: Source
 
     def request(self) -> dict[str, Any]:
-        """The request as a dictionary, as it is stored."""
+        """The request by name of its fields, as JSON types."""
         return self.parameters.as_dict()
 
     @property
     def swept(self) -> tuple[Request, Source]:
-        """Request and matrix for sweeps, in real numbers: a complex one in its parts, at twice the rank."""
+        """Request and matrix for sweeps, in real numbers: a complex one in its parts, at twice the rank.
+
+        A matrix to be completed is replaced by a stand-in for plans.
+        """
         return in_parts(self.parameters, completed_blank(self.parameters, self.source))
 
     def outputs(self) -> tuple[Output, ...]:
@@ -110,11 +119,11 @@ class Reduction:
         return (*factors, *small, *mean, *scale, *kept_outputs(parameters, self.source))
 
     def plan(self, budget: Budget) -> Plan:
-        """The plan of the request within a budget."""
+        """Plan of the request within a budget."""
         return make_plan(*self.swept, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Carry out the request; return the facts of its result."""
+        """Carry out the request and write its result; return the facts (metadata) of that."""
         completed, facts = complete(run, self.parameters, self.source)
         request, source = in_parts(self.parameters, completed)
         strategy = choose_strategy(request, source, run.device)
@@ -124,7 +133,7 @@ class Reduction:
 
 
 def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
-    """A request for a complex matrix as one for its real parts; a request for a real one as it is.
+    """A request and complex matrix as a request for the real parts, with twice the rank; real ones unchanged.
 
     For principal components sweeps run along the rows, as sums over rows give the means of columns.
     """
@@ -139,12 +148,12 @@ def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
 
 
 def svd_task(x: object, arguments: SvdArguments) -> Reduction:
-    """Make the task of singular triplets of a matrix."""
+    """Make the task of the leading singular triplets of a matrix ``x``."""
     return _reduction(_open(x, arguments.missing), "svd", arguments)
 
 
 def pca_task(x: object, arguments: PcaArguments) -> Reduction:
-    """Make the task of principal components of a matrix."""
+    """Make the task of the principal components of a matrix ``x``."""
     source = _open(x, arguments.missing)
     # What is completed is dense, and takes what steps make of zeros as it is.
     source = without_shift(source) if arguments.center and arguments.missing != "em" else source
@@ -161,7 +170,7 @@ def _open(x: object, missing: str) -> Source:
 
 
 def qr_task(x: object, arguments: QrArguments) -> Reduction:
-    """Make the task of an orthonormal basis of the columns of a matrix."""
+    """Make the task of an orthonormal basis of the columns of a matrix ``x``, and of its R factor."""
     source = open_source(x)
     decomposition = SvdArguments(
         min(source.shape),
@@ -174,7 +183,7 @@ def qr_task(x: object, arguments: QrArguments) -> Reduction:
 
 
 def _reduction(source: Source, kind: str, arguments: SvdArguments | PcaArguments, **flags: bool) -> Reduction:
-    """Make the task of a decomposition; ``flags`` are what only principal components have."""
+    """Make the task of a decomposition of that kind; ``flags`` are fields of ``Request`` for pca alone."""
     rank, tol, passes, solver = arguments.rank, arguments.tol, arguments.passes, arguments.solver
     completes = arguments.missing == "em"
     if rank is None and tol is None and not completes:
@@ -220,7 +229,10 @@ def _all_of(source: Source, solver: str) -> int:
 
 
 def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop of a solver once, to compile or load it; for ``auto`` of gram and krylov."""
+    """Run each compiled loop of the solver of a request once, to compile or load it.
+
+    ``dtype`` and ``shape`` are those of the matrix. For ``auto``, loops of gram and krylov are run.
+    """
     method = request.get("method", "auto")
     solvers = ("gram", "krylov") if method == "auto" else (method,)
     loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)

@@ -26,10 +26,10 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 ROUNDING = 32
-"""Rounding error of a sum of squares of a whole matrix, in units of eps."""
+"""Rounding error of a sum of squares of a whole matrix, relative to the sum, in units of eps."""
 
 DEVIATIONS = 3
-"""Standard deviations of the sketch's error that bounds allow for."""
+"""Number of standard deviations of the sketch's error that bounds allow for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ class UnseenDirections:
     """Leading eigenpairs of P A'S'S A P, where S A sketches the rows and P projects off the block."""
 
     bound: Float64
-    """(): likely upper bound of the largest squared singular value of A P."""
+    """Likely upper bound of the largest squared singular value of A P, as an array of no axes."""
 
     hidden: Float64
-    """(): sum of squares of A P that the sketch lacks beyond chance: rows that canceled each other."""
+    """Sum of squares of A P that the sketch lacks beyond chance, as an array of no axes: rows that canceled
+    each other."""
 
     sketched: Float64
     """(k,) decreasing: squared singular values of S A P, which tend to exceed those of A P."""
@@ -53,9 +54,10 @@ class UnseenDirections:
 
 
 def save_unseen(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
-    """Find and save at most width leading directions of a sketch (l, short) outside a block (short, width).
+    """Find and save leading directions of a sketch ``rows`` (l, short) outside a block ``q`` (short, width).
 
-    ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
+    At most ``width`` are saved, as the fields of ``UnseenDirections`` in the file ``path``, unless it is
+    whole already. ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
 
     Notes
     -----
@@ -83,25 +85,25 @@ def save_unseen(path: Path, rows: Array, q: Float64, remainder: float, total: fl
 
 
 def load_unseen(path: Path) -> UnseenDirections:
-    """Load the directions that ``save_unseen`` wrote."""
+    """Load the directions that ``save_unseen`` saved in the file ``path``."""
     return UnseenDirections(**load_arrays(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Bounds that a sketch of rows gives for A (I - Q Q') with a basis Q."""
+    """Bounds that a sketch S A of rows gives for the part A (I - Q Q') of A outside a basis Q."""
 
     squares: Float64
-    """(l,) decreasing: estimates of squared singular values, rather too large than too small."""
+    """(l,) estimates of squared singular values of that part, decreasing, rather too large than too small."""
 
     least: float
-    """Squared singular value that may be hidden along any other direction."""
+    """Squared singular value that the part may have along any other direction."""
 
     rows: Float64
     """(l, short): the sketch S A (I - Q Q')."""
 
     turn: Float64
-    """(l, l): its right singular vectors are ``adjoint(rows) @ turn``."""
+    """(l, l) matrix: the right singular vectors of ``rows`` are ``adjoint(rows) @ turn``, (short, l)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,10 @@ class RowSketch:
     """A sketch of all rows that no basis depends on: what it shows outside a basis is really there."""
 
     path: Path
-    """Path of a checkpoint file with ``rows`` (l, short)."""
+    """Path of a checkpoint file with the sketch S A as ``rows`` (l, short)."""
 
     def look_outside(self, basis: Iterable[Float64], remainder: float, total: float, eps: float) -> Outside:
-        """Bound A (I - Q Q') for a basis Q, which is given block by block.
+        """Bound A (I - Q Q') for a basis Q, which is given block by block, (short, b) each.
 
         ``remainder`` is |A (I - Q Q')|^2 and ``total`` |A|^2, of products rounded to ``eps``.
 
@@ -124,9 +126,9 @@ class RowSketch:
         subtracted first, but no bound is below the square in the sketch, which is too large on average
         already. No value is above the remainder.
 
-        The trap: directions that were taken from a sketch are those that it shows too large, and it may
-        show nothing of what is left outside them. Two rows that share a bucket are one direction to it,
-        and nothing is left of the other. A basis that has such directions needs another sketch.
+        The trap: directions that were taken from a sketch are those that it shows too large, and it may show
+        nothing of what is left outside them. Two rows that share a bucket are one direction to it, and
+        nothing is left of the other. A basis that has such directions needs another sketch.
 
         Work 4 l short p + 10 l^3 flops; scratch two sketches in float64.
         """

@@ -26,14 +26,14 @@ from rankfold.pipeline.prepare.prepared import shift_of
 Float64 = npt.NDArray[np.float64]
 
 LOST = 0.1
-"""Relative error by rounding from which on a value is not known to a digit."""
+"""Relative rounding error from which on a singular value is not known to a digit."""
 
 UNKNOWN = 1.0
 """Estimated relative error of a singular value from which on its size is not known."""
 
 
 def refuse_constant(request: Request, decomposition: Decomposition, layout: Strategy) -> None:
-    """Raise ``NoVarianceError`` if centering leaves nothing of the columns."""
+    """Raise ``NoVarianceError`` if columns are centered and all of them are constant."""
     if request.center and not decomposition.total > 0:
         raise NoVarianceError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
@@ -42,7 +42,7 @@ def refuse_constant(request: Request, decomposition: Decomposition, layout: Stra
 
 
 def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition: Decomposition) -> None:
-    """Warn of singular values so much smaller than the largest that rounding of float32 hides them."""
+    """Add a warning to ``run`` if rounding of float32 hides singular values much smaller than the largest."""
     dtype = layout.view.dtype
     if dtype != np.float32:
         return
@@ -61,7 +61,10 @@ def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition
 def write_decomposition(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, fingerprint: str
 ) -> dict[str, Any]:
-    """Write the arrays of a result; return its facts."""
+    """Write the arrays of a result into ``run.result``; return its facts (metadata).
+
+    ``fingerprint`` is that of the matrix.
+    """
     rows, _ = matrix_of_parts(layout.view.source).shape
     variance = decomposition.s**2 / max(rows - 1, 1)
     weights = _score_weights(run, request, decomposition, rows, layout)
@@ -84,7 +87,10 @@ def write_decomposition(
 def _score_weights(
     run: Run, request: Request, decomposition: Decomposition, rows: int, layout: Strategy
 ) -> Float64:
-    """Factors (k,) of the left singular vectors: 1, s, or for whitening sqrt(m - 1)."""
+    """Factors (k,) of the left singular vectors that give scores: 1, s, or for whitening sqrt(m - 1).
+
+    ``rows`` is m; when whitening, factors of components without variance beyond rounding are 0.
+    """
     if request.kind == "svd":
         return np.ones(len(decomposition.s))
     if not request.whiten:
@@ -104,7 +110,11 @@ def _score_weights(
 def _write_factors(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, weights: Float64
 ) -> float | None:
-    """Write left and right factors; return the loss of orthogonality of the long one, None if not written."""
+    """Write left and right factors; return the loss of orthogonality of the long one, None if not written.
+
+    ``weights`` (k,) are factors of the left singular vectors. The loss is the largest absolute element of the
+    difference of their Gram matrix from the identity.
+    """
     view, dtype = layout.view, layout.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:
@@ -131,7 +141,7 @@ def _sweep_rows(
 def _columns(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition
 ) -> dict[str, npt.NDArray[Any]]:
-    """Mean and scale of the columns, and a warning about those that could not be scaled."""
+    """The arrays ``mean`` (n,), and ``scale`` (n,) if asked for; warns of columns that cannot be scaled."""
     columns = layout.view.source.shape[1]
     mean, deviation = np.zeros(columns), np.ones(columns)
     if layout.view.orientation is Orientation.ROWS or layout.solver.holds_matrix:
@@ -151,7 +161,7 @@ def _columns(
 
 
 def warn_of_constant(run: Run, deviation: Float64) -> list[int]:
-    """Warn of constant columns, and return their indices."""
+    """Add a warning to ``run`` if columns are constant, ``deviation`` (n,) being 0; return their indices."""
     constant_columns = np.flatnonzero(deviation == 0)
     if len(constant_columns):
         run.warnings.append(
@@ -169,7 +179,11 @@ def _facts(
     fingerprint: str,
     orthogonality: float | None,
 ) -> dict[str, Any]:
-    """Facts of a result, all reproducible: the same request on the same data gives the same bytes."""
+    """Facts of a result, all reproducible: the same request on the same data gives the same bytes.
+
+    Adds warnings to ``run`` where the tolerance is not met. ``orthogonality`` is the loss that
+    ``_write_factors`` returns.
+    """
     worst, advice = float(decomposition.errors.max()), layout.solver.advice(request, layout, run.passes)
     rank = len(decomposition.s)
     final_error = float(decomposition.facts["approximation_error"]) if request.adaptive else worst

@@ -64,17 +64,17 @@ class PointReader:
 
     @property
     def columns(self) -> int:
-        """Coordinates of a point."""
+        """Number of coordinates of a point."""
         return 3 if self.metric == HAVERSINE else self.source.shape[1]
 
     @property
     def code(self) -> int:
-        """The metric that the tree is searched by."""
+        """Code, in kernels, of the metric that the tree is searched by."""
         return int(TREE_METRICS.get(self.metric, Metric.EUCLIDEAN))
 
     @property
     def period(self) -> Float64 | None:
-        """Lengths of the box for kernels, inf for columns that do not repeat; None without a box."""
+        """(columns,) lengths of the box for kernels, inf where columns do not repeat; None without a box."""
         return None if self.box is None else np.array([length or np.inf for length in self.box])
 
     @property
@@ -82,7 +82,7 @@ class PointReader:
         return BlockReader(self.source, self.code, None, bounded=False)
 
     def read(self, start: int, stop: int) -> Float64:
-        """Read rows ``start:stop`` as points, into a new array.
+        """Read rows ``start:stop`` as points, into a new array (rows, coordinates).
 
         Raises
         ------
@@ -101,7 +101,7 @@ class PointReader:
         return x
 
     def read_bytes(self, rows: int) -> int:
-        """Bytes that reading ``rows`` rows takes, their points included."""
+        """Bytes of memory that reading ``rows`` rows takes, their points included."""
         read = self._rows.memory_bytes(rows) + self._rows.read_bytes(rows)
         return read + rows * 8 * (self.source.shape[1] + 3 * self.columns)
 
@@ -119,7 +119,10 @@ class PointReader:
         return np.stack([around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)], axis=1)
 
     def _make_directions(self, x: Float64, start: int) -> None:
-        """Scale rows to length 1, in place; rows of zeros are put far from all others."""
+        """Scale rows ``x``, numbered from ``start`` on, to length 1, in place.
+
+        Rows of zeros are put far from all others: see ``FAR``.
+        """
         sizes = np.abs(x).max(axis=1, initial=0.0)
         zeros = np.flatnonzero(sizes == 0)
         sizes[zeros] = 1.0
@@ -130,13 +133,14 @@ class PointReader:
         x[zeros, 0] = self.side * FAR * (1.0 + start + zeros)
 
     def keys_of(self, keys: Float64) -> Float64:
-        """Convert distances that the tree was searched by to those of the metric."""
+        """Convert distances ``keys`` that a search of the tree has found to those of the metric."""
         if self.metric in OF_DIRECTIONS:
             return keys * keys / 2
         return 2 * np.arcsin(np.minimum(keys / 2, 1.0)) if self.metric == HAVERSINE else keys
 
     def reach_of(self, radius: float) -> float:
-        """Convert a radius to the one that the tree is searched by."""
+        """Convert a radius by the metric to the one that the tree is searched by; infinite if all points are
+        within it."""
         if self.metric in OF_DIRECTIONS:
             return math.sqrt(2 * radius)
         if self.metric != HAVERSINE:
@@ -151,7 +155,9 @@ def wrap(x: Float64, length: float) -> None:
 
 
 def box_of(value: object, columns: int, name: str) -> Box | None:
-    """Check the argument ``box``; None if no column repeats.
+    """Check the argument ``box``, for a matrix called ``name``; returns a length for each of its columns.
+
+    A length is 0 for a column that does not repeat itself; None is returned if none does.
 
     >>> box_of("10, 10, 0", 3, "x"), box_of(2, 2, "x")
     ((10.0, 10.0, 0.0), (2.0, 2.0))

@@ -53,7 +53,7 @@ class NearestInTree(DeclaredFold):
         return self.queries.panel_bytes(rows) + rows * self.k * (2 * 16 + 3 * 8)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Find the nearest points of queries ``start:stop``, and write distances and indices."""
+        """Find the k nearest points of queries ``start:stop``, and write distances and indices."""
         reader, points = self.queries.reader, self.queries.points
         assert points is not None  # noqa: S101 - there is no run without
         order, x, own = self.queries.panel(start, stop)
@@ -69,7 +69,7 @@ class NearestInTree(DeclaredFold):
 
 @functools.cache
 def warm_nearest(*, periodic: bool) -> None:
-    """Run the compiled loops of a search for the nearest once."""
+    """Run the compiled loops of a search for the nearest once, in a periodic box or without."""
     keys, ids = np.full((1, 2), np.inf), np.full((1, 2), EMPTY)
     period = np.ones(2) if periodic else None
     one = np.zeros((1, 2)), np.zeros(1, np.int64)

@@ -27,9 +27,10 @@ in the tree."""
 
 
 def visited_points(points: int, columns: int, k: float) -> float:
-    """Expected points in the leaves that a search for k neighbors visits, if points fill space evenly.
+    """Expected number of points in the leaves that a search for k neighbors of one query visits.
 
-    These leaves cover a ball with k points, and a leaf in every direction beyond it.
+    ``points`` is the number of points in the tree, assumed to fill space evenly. The leaves that are visited
+    cover a ball with k points, and a leaf in every direction beyond it.
     """
     ball = math.pi ** (columns / 2) / math.gamma(columns / 2 + 1)
     width = 2 * (k / (LEAF * ball)) ** (1 / columns)
@@ -37,7 +38,7 @@ def visited_points(points: int, columns: int, k: float) -> float:
 
 
 def is_worth_it(points: int, columns: int, k: int) -> bool:
-    """True if a search in a tree measures far fewer pairs than there are."""
+    """True if a search for k neighbors in a tree of ``points`` points measures far fewer pairs than all."""
     return columns <= FEW_DIMENSIONS and WORTH * visited_points(points, columns, k) <= points
 
 

@@ -2,7 +2,8 @@
 
 Tasks of this process use the tree in place; other processes map files that it is written to.
 
-Points whose neighbors are wanted, panel by panel, each panel in an order that keeps the tree in cache.
+``Queries`` are the points whose neighbors are wanted. They are given panel by panel, in an order that keeps
+the tree in cache.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class PointTree:
 
 
 def arrange(tree: Tree, count: int, threads: int) -> None:
-    """Arrange ``count`` points in a tree, in place; threads work on its parts in parallel."""
+    """Arrange the ``count`` points that ``tree`` holds row by row, in place, by ``threads`` threads."""
     parts = [(0, 0, len(tree.ids))]
     with ThreadPoolExecutor(threads, "rankfold-tree") as pool:
 
@@ -137,13 +138,26 @@ class Queries:
     """(queries, d) queries that are not the points, if they are in memory."""
 
     def panel(self, start: int, stop: int) -> tuple[Int64, Float64, Int64]:
-        """Queries ``start:stop``: their order, points in this order, and own ids, -1 for other queries."""
+        """Queries ``start:stop``, as ``take`` returns them, read if they are not the points of the tree."""
         if self.itself:
             return self.take(np.arange(start, stop))
         return self._along_curve(self.reader.read(start, stop))
 
     def take(self, rows: Int64) -> tuple[Int64, Float64, Int64]:
-        """Queries ``rows``, in memory: their order, points in this order, own ids, -1 for other queries."""
+        """Queries with the numbers ``rows`` (r,), in an order in which successive ones are near each other.
+
+        They are in memory: points of the tree, or ``held``.
+
+        Returns
+        -------
+        order : (r,)
+            Indices into ``rows``, in this order.
+        x : (r, d)
+            Coordinates, in this order.
+        own : (r,)
+            Id of each query among the points of the tree, in this order, so that it does not find itself; -1
+            throughout if the queries are not the points.
+        """
         assert self.points is not None  # noqa: S101 - there is no run without
         if self.held is not None:
             return self._along_curve(self.held[rows])
@@ -164,7 +178,9 @@ class Queries:
 
 
 def curve_order(x: Float64, box: Float64) -> Int64:
-    """Order of points along a Morton curve in a box, (2, d): neighbors along it are near each other.
+    """Indices (n,) that sort points ``x`` (n, d) along a Morton curve: successive ones are near each other.
+
+    ``box`` (2, d) has the smallest and the largest coordinates that the curve covers.
 
     >>> curve_order(np.array([[3.0], [1.0], [2.0]]), np.array([[0.0], [4.0]])).tolist()
     [1, 2, 0]

@@ -30,7 +30,10 @@ SHORT_ROWS = 16
 
 
 def require_tree(request: NeighborRequest, source: Source, has_base: bool) -> None:
-    """Raise ``InputError`` if a request needs a tree that cannot be made."""
+    """Raise ``InputError`` if a request needs a tree, but arguments or the matrix do not allow one.
+
+    ``has_base`` is True if lists of an earlier search were given.
+    """
     if request.solver == "pairs":
         what = "a box" if request.box is not None else request.metric
         raise InputError(f"solver pairs knows nothing of {what}: leave solver out, or take tree")
@@ -92,7 +95,10 @@ def _reader(task: Neighbors, source: Source) -> PointReader:
 
 
 def _fold(task: Neighbors, points: PointTree | None, result: Path) -> NearestInTree:
-    """Fold that finds the nearest of queries, panel (rows at a time) by panel, and writes them."""
+    """Fold that finds the nearest points of queries, and writes them into the folder ``result``.
+
+    ``points`` is None for a plan.
+    """
     itself = task.queries is None
     queries = Queries(points, _reader(task, task.left), itself)
     lists, graph = task.lists_cut(), task.parameters.symmetric is None

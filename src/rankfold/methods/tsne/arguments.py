@@ -21,16 +21,18 @@ STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
 
 
 NEIGHBORS_OF_PERPLEXITY = 3
-"""Neighbors for each unit of perplexity: beyond three times as many, weights are next to nothing."""
+"""Neighbors that get affinities, for each unit of perplexity: weights of neighbors beyond are next to
+nothing."""
 
 MEASURED = 50
-"""Steps from one measure of the divergence to the next."""
+"""Number of steps from one measurement of the divergence to the next."""
 
 LEAST_RATE = 200.0
-"""Least default learning rate: few rows would stay where early attraction has drawn them together."""
+"""Lower bound of the default learning rate: few rows would stay where early attraction has drawn them
+together."""
 
 STRONGEST = 1e6
-"""Largest factor of forces, since positions are float32."""
+"""Largest value of arguments that are factors of forces, since positions are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class TsneArguments:
 
     @property
     def perplexities(self) -> tuple[float, ...]:
-        """The perplexities of which affinities are the mean, ascending."""
+        """The perplexities whose affinities are averaged, in ascending order."""
         return _perplexities(self.perplexity)
 
     def check(self) -> None:
@@ -88,28 +90,27 @@ class TsneArguments:
 
     @property
     def steps(self) -> int:
-        """Number of steps in all."""
+        """Number of steps in all: early ones, and ``n_iter``."""
         return self.early_exaggeration_iter + self.n_iter
 
     @property
     def measures(self) -> int:
-        """Largest number of times that the divergence is measured."""
+        """Upper bound on the number of times that the divergence is measured."""
         return -(-self.steps // MEASURED) + 1
 
     def exaggeration_of(self, step: int) -> float:
-        """Exaggeration of attraction in a step, counted from 0."""
+        """Factor of the attraction in a step, counted from 0."""
         return self.early_exaggeration if step < self.early_exaggeration_iter else self.exaggeration
 
     def rate_of(self, step: int, rows: int) -> float:
-        """Learning rate of a step, counted from 0."""
+        """Learning rate of a step, counted from 0, for ``rows`` rows."""
         if self.learning_rate is not None:
             return self.learning_rate
         exaggeration = self.exaggeration_of(step)
         return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
 
     def rests_before(self, step: int, rows: int) -> bool:
-        """True if velocities and gains are reset before this step: at most the first without early
-        exaggeration.
+        """True if velocities and gains are reset before ``step``: never but at the end of early steps.
 
         With learning rates above rows over exaggeration, steps swing from side to side, which leaves gains
         near their least. Both are reset then, as in scikit-learn; for more rows they are kept, as openTSNE
@@ -124,7 +125,7 @@ class TsneArguments:
         return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
 
     def neighbors(self, rows: int, k: int) -> int:
-        """Number of neighbors of each row that get affinities, of the k in its list.
+        """Number of neighbors of each row that get affinities, out of the k in its list, for ``rows`` rows.
 
         Raises
         ------
@@ -146,7 +147,7 @@ class TsneArguments:
         return wanted
 
     def as_dict(self) -> dict[str, Any]:
-        """Arguments that decide the embedding, for the facts of a result and to tell requests apart."""
+        """Arguments that determine the embedding, by name, as JSON types: part of the facts of a result."""
         identity = request_values(self)
         del identity["perplexity"]
         return {"kind": "tsne", "perplexities": list(self.perplexities), **identity}
@@ -167,7 +168,7 @@ def _perplexities(asked: object) -> tuple[float, ...]:
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on an embedding and its divergence."""
+    """Line of text on an embedding and its divergence, from facts of the result; ``attempt`` is not used."""
     quality = f"divergence {facts['kl_divergence']:.4f}, repulsion off by {facts['repulsion_error']:.1e}"
     return f"{dimensions(facts)}, {facts['steps']} steps; {quality}{neighborhoods(facts)}"
 

@@ -41,22 +41,23 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 LONGEST = 5.0
-"""Longest step of a vertex, as in openTSNE."""
+"""Upper bound on the length of a step of a vertex, in units of the embedding, as in openTSNE."""
 
 PIECE_ROWS = 2048
 """Rows that a thread takes at a time."""
 
 ROWS_OF_STEPS = 25_000_000
-"""Rows times steps between two full exchanges, which include velocities and gains: some seconds."""
+"""Upper bound on rows times steps from one full exchange, which includes velocities and gains, to the next:
+some seconds."""
 
 
 STEP = "step"
-"""Name of the array of a checkpoint that has the number of steps, and whether the descent has ended."""
+"""Name of the array (2,) in a checkpoint: number of steps, and whether the descent has ended."""
 
 
 @dataclass(slots=True)
 class DescentState:
-    """Positions, velocities and gains of all vertices during a descent.
+    """Positions, velocities and gains of all vertices during a descent, (n, d) each.
 
     Velocities and gains of vertices that other processes move are as of the last full exchange.
     """
@@ -66,26 +67,26 @@ class DescentState:
     gains: Float32
     step: int = 0
     history: list[tuple[float, float, float]] = field(default_factory=list)
-    """For each measure: steps done, divergence, and length of the gradient."""
+    """For each measurement: steps done before it, divergence, and length of the gradient."""
 
     over: bool = False
-    """True once the descent has ended and its last divergence is measured."""
+    """True once the descent has ended and its last divergence has been measured."""
 
     @classmethod
     def start(cls, positions: Float32) -> DescentState:
-        """State before the first step: vertices at rest at these positions."""
+        """State before the first step: vertices at rest at ``positions`` (n, d)."""
         return cls(positions, np.zeros_like(positions), np.ones_like(positions))
 
     @classmethod
     def load(cls, arrays: State) -> DescentState:
-        """State from the arrays of a checkpoint."""
+        """State from the arrays of a checkpoint, as ``arrays`` returns them."""
         step, over = arrays[STEP].tolist()
         history = [tuple(each) for each in arrays["history"].tolist()]
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
         return cls(*motion, step, history, bool(over))
 
     def rest(self) -> None:
-        """Set all velocities to 0, and gains to 1 as at the start."""
+        """Set all velocities to 0, and all gains to 1, as at the start."""
         self.velocities[...] = 0
         self.gains[...] = 1
 
@@ -101,13 +102,13 @@ class DescentState:
 
 
 def exchange_steps(rows: int) -> int:
-    """Number of steps from one full exchange to the next."""
+    """Number of steps for ``rows`` rows between exchanges that include velocities and gains."""
     return max(1, min(MEASURED, ROWS_OF_STEPS // rows))
 
 
 @dataclass(frozen=True, slots=True)
 class DescentRounds:
-    """All steps of a descent, each a round; the last one only measures where vertices are."""
+    """Rounds of a descent: each takes a step of all vertices, the last one only measures the divergence."""
 
     stored: StoredAffinities
     parameters: TsneArguments
@@ -119,28 +120,34 @@ class DescentRounds:
 
     @property
     def rounds(self) -> int:
-        """Largest number of steps, and one more for the last measure."""
+        """Upper bound on the number of rounds: all steps, and one for the last measurement."""
         return self.parameters.steps + 1
 
     def made(self, counter: Int64) -> int:
-        """Return the number of steps that were made, or of all if the descent has ended."""
+        """Return the number of rounds made, from ``counter`` (2,), the array ``step`` of a checkpoint.
+
+        It is the number of all rounds once the descent has ended, perhaps early.
+        """
         step, over = counter.tolist()
         return self.rounds if over else int(step)
 
     def part(self, state: State, share: Share) -> GradientDescent:
-        """Return the descent in a process that moves the vertices of its share."""
+        """Return the descent as it is in a checkpoint ``state``, in a process that moves ``share``."""
         return GradientDescent(self, DescentState.load(state), share)
 
     def work_before(self) -> Int64:
-        """Return the number of edges before those of each vertex, and in all, (rows + 1,)."""
+        """Return the work to share: (rows + 1,) number of edges before those of each vertex, and in all."""
         return self.stored.pointers()
 
     def message_bytes(self, rows: int) -> int:
-        """Return the bytes of positions, or of two sums, of this number of vertices."""
+        """Return an upper bound on the bytes of an exchange by a process that moves ``rows`` vertices.
+
+        These are positions, or 8 bytes of sums for each vertex.
+        """
         return max(8, 4 * self.parameters.n_components) * rows
 
     def require_files(self) -> None:
-        """Raise ClusterError if this process does not see the graph."""
+        """Raise ``ClusterError`` if this process does not see the folder of the graph."""
         graph = self.stored.graph
         if not graph.is_dir():
             raise ClusterError(
@@ -151,7 +158,7 @@ class DescentRounds:
 
 @dataclass(slots=True)
 class GradientDescent:
-    """Descent of all vertices, and the share of them that this process moves."""
+    """Descent of all vertices in one process, and the share of vertices that this process moves."""
 
     rounds: DescentRounds
     state: DescentState
@@ -166,15 +173,15 @@ class GradientDescent:
 
     @property
     def made(self) -> int:
-        """Number of steps that were made, or of all if the descent has ended."""
+        """Number of rounds that were made; the number of all rounds if the descent has ended."""
         return self.rounds.rounds if self.state.over else self.state.step
 
     def arrays(self) -> State:
-        """Arrays of a checkpoint."""
+        """Arrays of a checkpoint: see ``DescentState.arrays``."""
         return self.state.arrays()
 
     def run(self, on_round: Callable[[], None]) -> None:
-        """Take all steps that are left, and call ``on_round`` after each."""
+        """Take all steps that are left, and call ``on_round`` after each. All processes do so together."""
         rows, width = self.state.positions.shape
         own = self.share.own
         affinities = self.rounds.stored.read(own.start, own.stop)
@@ -208,9 +215,10 @@ class GradientDescent:
                 on_round()
 
     def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
-        """Compute repulsive forces on the vertices of this part; returns Z, a sum over all pairs.
+        """Compute repulsive forces on the vertices of this process, into ``mover.pushes``; returns Z.
 
-        ``sums`` (rows,) is overwritten with the share of each vertex where Z is summed from these.
+        Z is the sum of ``1 / (1 + d^2)`` over all ordered pairs. ``sums`` (rows,) is overwritten with the
+        part of Z of each vertex, where Z is summed from these.
         """
         if not np.isfinite(self.state.positions).all():
             raise InputError(
@@ -225,7 +233,10 @@ class GradientDescent:
         return total
 
     def _descent(self, total: float) -> Descent:
-        """Factors of the current step: exaggeration, 1 / Z, learning rate and momentum; ``total`` is Z."""
+        """Factors of the current step: exaggeration, 1 / Z, learning rate and momentum.
+
+        ``total`` is Z, the sum of ``1 / (1 + d^2)`` over all pairs.
+        """
         step, rows = self.state.step, len(self.state.positions)
         exaggeration, inverse = self.parameters.exaggeration_of(step), 1 / total if total > 0 else 0.0
         rate, momentum = self.parameters.rate_of(step, rows), self.parameters.momentum_of(step)
@@ -234,7 +245,8 @@ class GradientDescent:
     def _measure(self, mover: _Mover, now: Descent, constant: float, total: float) -> None:
         """Append the divergence and the length of the gradient before this step to the history.
 
-        ``constant`` is the sum of p log p, ``total`` is Z.
+        ``now`` has the factors of this step, ``constant`` is the sum of p log p over all edges, ``total`` is
+        Z.
         """
         losses = np.empty((len(self.state.positions), 2), np.float32)
         mover.measure(self.state.positions, now, losses[mover.first : mover.last])
@@ -244,7 +256,7 @@ class GradientDescent:
         self.state.history.append((self.state.step, divergence, math.sqrt(square)))
 
     def _is_flat(self) -> bool:
-        """True if the gradient is as small as was asked for, and early exaggeration is over."""
+        """True if the last gradient is shorter than ``min_grad_norm``, and early exaggeration is over."""
         step = self.state.step
         early = step < self.parameters.early_exaggeration_iter
         return not early and self.state.history[-1][2] < self.parameters.min_grad_norm
@@ -259,13 +271,16 @@ class GradientDescent:
         state.positions, state.step = after, state.step + 1
 
     def _exchange(self, array: Array) -> None:
-        """Exchange the rows of an array that has one for each vertex."""
+        """Send own rows of ``array`` (rows, ...) to all other processes, and fill in theirs, in place."""
         self.share.swap(array, self.share.bounds)
 
 
 @dataclass(slots=True)
 class _Mover:
-    """Computes forces on the vertices of one part and moves them, piece by piece in each thread."""
+    """Computes forces on vertices ``first:last``, which are "own" below, and moves them, in all threads.
+
+    ``pushes`` (m, d) holds their repulsive forces, not yet divided by Z.
+    """
 
     affinities: Affinities
     first: int
@@ -275,11 +290,17 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """Write repulsive forces on own vertices to ``pushes``; if summed, shares of Z to ``near``."""
+        """Write repulsive forces on own vertices to ``pushes``.
+
+        If Z is summed from the vertices, also write the part of Z of each to ``near`` (m,).
+        """
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:
-        """Write new positions of own vertices to ``out``, and update their velocities and gains in place."""
+        """Write new positions of own vertices to ``out`` (m, d), and change their ``motion`` in place.
+
+        ``positions`` (n, d) are those of all vertices, ``now`` has the factors of the step.
+        """
 
         def move(some: slice) -> None:
             first, affinities, pushes = self.first + some.start, self._affinities(some), self.pushes[some]
@@ -289,7 +310,7 @@ class _Mover:
         self._each(move)
 
     def measure(self, positions: Float32, now: Descent, out: Float32) -> None:
-        """Write the loss and the squared length of the gradient of each own vertex to ``out``, (m, 2)."""
+        """Write loss over edges, and squared length of the gradient, of own vertices to ``out`` (m, 2)."""
 
         def measure(some: slice) -> None:
             first, affinities, pushes = self.first + some.start, self._affinities(some), self.pushes[some]
@@ -309,12 +330,12 @@ class _Mover:
 
 
 def _center(positions: Float32) -> None:
-    """Subtract the mean from all positions; forces do not depend on it."""
+    """Subtract the mean from all positions (n, d), in place; forces do not depend on it."""
     positions -= positions.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
 def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that a descent with this many rows and dimensions uses once."""
+    """Run the compiled loops of a descent once, for ``shape[0]`` rows and the dimensions of ``request``."""
     width = int(request["n_components"])
     _warm_steps(min(3, width), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
     warm_repulsion(shape[0], width)
@@ -334,27 +355,27 @@ BLOCK = 2**16
 
 
 def pulls_bytes(rows: int, vertices: int, edges: int) -> int:
-    """Bytes of the edges of some vertices, in a graph of ``rows`` rows."""
+    """Bytes in memory of ``edges`` edges of ``vertices`` vertices, in a graph of ``rows`` rows."""
     return 8 * (vertices + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAffinities:
-    """Path of a stored affinity graph; picklable."""
+    """A stored graph of affinities, by its path; picklable."""
 
     graph: Path
 
     @classmethod
     def of(cls, graph: Result) -> StoredAffinities:
-        """Affinity graph of a result."""
+        """The graph in a result."""
         return cls(graph.path / NAME)
 
     def pointers(self) -> Int64:
-        """Number of edges before each vertex, and in all, (rows + 1,)."""
+        """(rows + 1,) number of edges before those of each vertex, and in all."""
         return StoredRows(self.graph).pointers
 
     def read(self, first: int, last: int) -> Affinities:
-        """Edges of vertices ``first:last``, in memory."""
+        """Read the edges of vertices ``first:last`` into memory; pointers count from the first of them."""
         stored = StoredRows(self.graph)
         ends = stored.ends(first, last)
         start, stop = int(ends[0]), int(ends[-1])
@@ -367,7 +388,7 @@ class StoredAffinities:
 
 
 def entropies(affinities: Affinities) -> Float64:
-    """``sum w log w`` over the edges of each vertex, (m,)."""
+    """(m,) ``sum w log w`` over the edges of each vertex, w being their weights."""
     count = len(affinities.pointers) - 1
     sums = np.empty(count)
     first = 0

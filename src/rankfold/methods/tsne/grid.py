@@ -38,41 +38,42 @@ Float64 = npt.NDArray[np.float64]
 Complex64 = npt.NDArray[np.complex64]
 
 SPACING = 0.4
-"""Distance between nodes. Forces are off by some 1 % then, and by a fifth of that at half the distance."""
+"""Distance between neighboring nodes, in units of the embedding. Forces are off by some 1 % then, and by a
+fifth of that at half the distance."""
 
 FEWEST_NODES = 64
-"""Fewest nodes along the longer axis: with fewer, nodes are moved closer."""
+"""Fewest nodes along the longer axis of a grid: with fewer, nodes are moved closer."""
 
 LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**19, 2**22, 8
-"""Largest number of nodes of a grid: ``NODES_OF_ROW`` for each row, but at least the first and at most the
-second."""
+"""Upper bound on the number of nodes of a grid: ``NODES_OF_ROW`` for each row, but at least the first and at
+most the second of these numbers."""
 
 MARGIN = 12
-"""Nodes of padding beyond the grid. Division by the transform of the spline spreads values over nearby nodes;
-what reaches across the margin is 0.27 to this power."""
+"""Nodes by which each axis of a grid is lengthened for transforms. Division by the transform of the spline
+spreads values over nearby nodes; what reaches across the margin is 0.27 to this power."""
 
 LINES, LINE_NODES = 16, 2**17
-"""Largest number of lines (rows or columns of nodes) that a thread transforms together, and most nodes of
-these."""
+"""Largest number of lines (rows or columns of nodes) that a thread transforms together, and largest number of
+nodes in these."""
 
 NODE_BYTES = 96
-"""Bytes planned for each node."""
+"""Bytes planned for each node of a grid."""
 
 WAVE_BYTES = 80
 """Bytes of each node, margin included, while kernels are transformed: 40 for each of its two waves. Of these,
 kernels and their factors take 16, splines 4, transforms in progress 8, and the three kept 12."""
 
 BORDER = 2
-"""Nodes before the first vertex, and after the last."""
+"""Nodes along each axis before the first vertex, and after the last."""
 
 
 def most_nodes(rows: int) -> int:
-    """Largest number of nodes of a grid for ``rows`` vertices."""
+    """Upper bound on the number of nodes of a grid for ``rows`` vertices, margin not included."""
     return min(MOST_NODES, max(LEAST_NODES, NODES_OF_ROW * rows))
 
 
 def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]:
-    """Lattice of at most ``most`` nodes around all positions, and its rows and columns."""
+    """Lattice of at most ``most`` nodes around all ``positions`` (n, 2), and its shape (rows, columns)."""
     low, high = positions.min(axis=0).astype(np.float64), positions.max(axis=0).astype(np.float64)
     span, spacing = high - low, SPACING
     widest = float(span.max())
@@ -85,7 +86,10 @@ def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]
 
 
 def _fits(shape: tuple[int, int], most: int) -> bool:
-    """True if a grid fits in ``most`` nodes, and in the memory of these: narrow ones are mostly margin."""
+    """True if a grid has at most ``most`` nodes, and its waves fit in the memory planned for these.
+
+    Narrow grids are mostly margin.
+    """
     padded = math.prod(nodes + MARGIN for nodes in shape)
     return math.prod(shape) <= most and padded * WAVE_BYTES <= most * NODE_BYTES
 
@@ -103,20 +107,25 @@ def _rounded(nodes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Fourier transforms of kernels, on a grid doubled along both axes to avoid periodic images."""
+    """Fourier transforms of kernels, on a grid doubled along both axes to avoid periodic images.
+
+    ``shape`` are the nodes of the grid along both axes, ``size`` those of the doubled grid, margin included.
+    """
 
     spacing: float
     shape: tuple[int, int]
     size: tuple[int, int]
     near: Float32
-    """Fourier transform of the kernel ``q = 1 / (1 + d^2)``."""
+    """(size[0], size[1] // 2 + 1) real FFT of the kernel ``q = 1 / (1 + d^2)``, divided by the squared
+    transform of the spline. The sums of q that it gives are called ``near`` in all kernels of repulsion."""
 
     forces: tuple[Float32, Float32]
-    """Fourier transforms of the forces ``q^2 d`` along both axes: imaginary parts, as the real ones are 0."""
+    """Transforms of the same shape of the forces ``q^2 d`` along both axes, divided likewise: imaginary
+    parts, as the real ones are 0."""
 
     @classmethod
     def of(cls, spacing: float, shape: tuple[int, int]) -> Waves:
-        """Transforms of the kernels for a grid of ``shape`` nodes."""
+        """Transforms of the kernels for a grid of ``shape`` nodes that lie ``spacing`` apart."""
         from scipy.fft import next_fast_len, rfft2
 
         rows, columns = (int(next_fast_len(2 * (nodes + MARGIN), real=True)) for nodes in shape)
@@ -130,7 +139,7 @@ class Waves:
 
 
 def _offsets(nodes: int, spacing: float) -> Float32:
-    """Periodic offsets from the first node: negative in the second half, 0 at the node opposite the first."""
+    """(nodes,) periodic offsets from the first node: negative in the second half, 0 at the middle."""
     steps = np.arange(nodes)
     steps[steps > nodes // 2] -= nodes
     steps[2 * steps == nodes] = 0
@@ -138,13 +147,13 @@ def _offsets(nodes: int, spacing: float) -> Float32:
 
 
 def _splines(nodes: int, waves: int) -> Float64:
-    """Squared Fourier transform of a sampled cubic B-spline, at the first ``waves`` frequencies."""
+    """Squared Fourier transform of a cubic B-spline at ``nodes`` nodes: the first ``waves`` frequencies."""
     factor: Float64 = (4 + 2 * np.cos(2 * np.pi * np.arange(waves) / nodes)) / 6
     return factor**2
 
 
 class GridRepulsion:
-    """Repulsion by a grid in a plane; for one dimension, the second coordinate is 0."""
+    """Repulsion by a grid in a plane, see ``Repulsion``; for one dimension, the second coordinate is 0."""
 
     def __init__(self, rows: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.most, self.pool, self.threads = most_nodes(rows), pool, threads
@@ -154,9 +163,10 @@ class GridRepulsion:
         self.nodes = np.empty((0, 0, 2), np.float32)
 
     def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
-        """Compute potentials of nodes; returns the sum of q over all ordered pairs of vertices.
+        """Compute potentials of nodes from ``positions`` (n, 1 or 2) of all vertices.
 
-        ``with_near`` adds potentials of q to those of the forces.
+        Returns the sum of q over all ordered pairs of different vertices. ``with_near`` adds potentials of q
+        to those of the forces, as third values in ``nodes``.
         """
         self.positions = positions
         if positions.shape[1] == 1:
@@ -170,7 +180,10 @@ class GridRepulsion:
         return total - len(positions)
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Interpolate forces on consecutive vertices, from ``first`` on, from the nodes; ignores ``near``."""
+        """Write the forces on vertices from ``first`` on to ``out`` (m, d), interpolated from nodes.
+
+        ``near`` is not used, since ``prepare`` has returned the sum of q.
+        """
         width, some = out.shape[1], self.positions[first : first + len(out)]
         pushes = out if width == 2 else np.empty((len(out), 2), np.float32)
         potentials_at(some, self.lattice, self.nodes, out=pushes)
@@ -188,8 +201,10 @@ class GridRepulsion:
         return charges
 
     def _convolve(self, charges: Float64, waves: Waves, kinds: int) -> tuple[Float32, float]:
-        """Potentials of nodes, (rows, columns, kinds): forces along both axes, then q if ``kinds`` is 3. Also
-        the sum of q over all pairs of charges, each with itself included.
+        """Potentials (rows, columns, kinds) of nodes, from their charges; and a sum over pairs of charges.
+
+        The first two kinds are forces along both axes, the third is q if ``kinds`` is 3. The sum is that of
+        q, each charge with itself included.
         """
         from scipy.fft import fft, ifft, irfft, rfft
 
@@ -228,7 +243,7 @@ class GridRepulsion:
         return nodes, math.fsum(sums) / (size * width)
 
     def _each(self, step: Callable[[tuple[int, int]], None], cuts: list[int]) -> None:
-        """Call ``step`` for the range between any two consecutive cuts, in all threads."""
+        """Call ``step`` with (start, stop) between each two consecutive ``cuts``, in all threads."""
         pairs: Any = itertools.pairwise(cuts)
         for _ in self.pool.map(step, pairs) if self.threads > 1 else map(step, pairs):
             pass
@@ -236,7 +251,7 @@ class GridRepulsion:
 
 @functools.cache
 def warm_grid() -> None:
-    """Run the compiled loops of a grid once."""
+    """Run the compiled loops of ``GridRepulsion`` once."""
     points, lattice = np.zeros((2, 2), np.float32), Lattice(-2.0, -2.0, 1.0)
     spread_charges(points, lattice, 0, out=np.zeros((5, 5)))
     potentials_at(points, lattice, np.zeros((5, 5, 2), np.float32), out=points)

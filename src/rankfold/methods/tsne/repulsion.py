@@ -33,31 +33,35 @@ WIDEST, WIDEST_TREE = 2, 3
 """Largest number of dimensions for a grid, and for a tree."""
 
 OPENING, ORDER = 0.8, 2
-"""Opening (largest ratio of radius to distance of a node that is summed as a whole) and order of expansions
-of a tree. Forces are then off by some 1 %, as by the grid."""
+"""Opening (largest ratio of radius to distance at which a node of a tree is summed as a whole) and order of
+the expansions of nodes. Forces are then off by some 1 %, as by the grid."""
 
 PIECES = 16
 """Pieces for each thread into which the vertices of a tree are cut, since some take longer than others."""
 
 SAMPLE = 200
-"""Vertices at which forces are compared with exact sums over all pairs."""
+"""Number of random vertices at which forces are compared with exact sums over all pairs."""
 
 
 class Repulsion(Protocol):
-    """Computes repulsive forces: ``prepare`` takes positions of all, ``push`` gives forces on some."""
+    """Computes repulsive forces: ``prepare`` takes all positions, then ``push`` gives forces on some."""
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all vertices; returns the sum of ``1 / (1 + d^2)`` over ordered pairs.
+        """Take ``positions`` (n, d) of all vertices; returns the sum of ``1 / (1 + d^2)`` over ordered pairs.
 
-        None if the caller is to sum it from the shares that ``push`` writes to ``near``.
+        It is None if the caller is to sum it from the parts of vertices that ``push`` writes to ``near``.
         """
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Write forces on vertices from ``first`` on, and their shares if ``prepare`` returned None."""
+        """Write forces on vertices from ``first`` on to ``out`` (m, d), not divided by the sum over pairs.
+
+        If ``prepare`` returned None, also write the sum of ``1 / (1 + d^2)`` over all others of each to
+        ``near`` (m,).
+        """
 
 
 def repulsion_of(rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> Repulsion:
-    """Repulsion by a grid, a tree or all pairs; numbers of rows and dimensions alone decide."""
+    """Repulsion by a grid, a tree or all pairs; only numbers of rows and of dimensions (``width``) decide."""
     if by_tree(rows, width):
         return TreeRepulsion(rows, width, pool, threads)
     return GridRepulsion(rows, pool, threads) if by_grid(rows, width) else PairRepulsion()
@@ -74,8 +78,7 @@ def by_tree(rows: int, width: int) -> bool:
 
 
 def pushing_bytes(rows: int, width: int) -> int:
-    """Upper bound on the bytes of a tree and of the forces by it, with a copy of the points while it is
-    built."""
+    """Upper bound on the bytes of a tree and its forces, with the points copied while it is built."""
     return tree_bytes(rows, width) + moments_bytes(rows) + 8 * rows * (2 * width + 1)
 
 
@@ -87,25 +90,31 @@ class PairRepulsion:
         self.sources = self.positions
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all vertices; returns None, as ``push`` computes shares of the sum over pairs."""
+        """Take ``positions`` (n, d) of all vertices; returns None, as ``push`` computes parts of the sum."""
         self.positions, self.sources = positions, np.ascontiguousarray(positions.T)
         return None
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Sum the forces on consecutive vertices, and their shares; a vertex does not repel itself."""
+        """Write forces on vertices from ``first`` on to ``out`` (m, d), parts of the sum to ``near`` (m,).
+
+        A vertex does not repel itself.
+        """
         push_sums(self.positions[first : first + len(out)], self.sources, push=out, near=near)
         near -= 1
 
 
 class TreeRepulsion:
-    """Repulsion by far nodes of a tree and near pairs, computed for all vertices at once."""
+    """Repulsion by far nodes of a tree and near pairs; ``prepare`` computes it for all vertices at once."""
 
     def __init__(self, rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.pool, self.threads = pool, threads
         self.pushes, self.near = np.empty((rows, width)), np.empty(rows)
 
     def prepare(self, positions: Float32) -> float | None:
-        """Compute forces on all vertices; returns the sum of ``1 / (1 + d^2)`` over all ordered pairs."""
+        """Compute forces on all vertices, at ``positions`` (n, d).
+
+        Returns the sum of ``1 / (1 + d^2)`` over all ordered pairs.
+        """
         sums = TreeSums.of(positions)
         pieces = 1 if self.threads == 1 else PIECES * self.threads
         edges = [sums.groups * i // pieces for i in range(pieces + 1)]
@@ -120,12 +129,15 @@ class TreeRepulsion:
         return float(self.near.sum())
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Copy the forces on consecutive vertices, from ``first`` on, to ``out``; ``near`` stays as it is."""
+        """Copy the forces on vertices from ``first`` on to ``out`` (m, d); ``near`` is not used."""
         out[...] = self.pushes[first : first + len(out)]
 
 
 def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
-    """Relative error of forces, measured at some random vertices; 0 where they are sums over all pairs."""
+    """Relative error of forces, by their summed squares at some random vertices; 0 for sums over pairs.
+
+    ``repulsion`` was prepared with ``positions`` (n, d); ``seed`` draws the vertices.
+    """
     if isinstance(repulsion, PairRepulsion):
         return 0.0
     count = len(positions)
@@ -141,7 +153,7 @@ def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
 
 
 def warm_repulsion(rows: int, width: int) -> None:
-    """Run the compiled loops of repulsion once: those of pairs, by which errors are measured, and its own."""
+    """Run the compiled loops of repulsion in ``width`` dimensions once, and those that measure errors."""
     _warm_pairs(min(3, width))
     if by_grid(rows, width):
         warm_grid()

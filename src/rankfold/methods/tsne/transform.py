@@ -44,10 +44,10 @@ Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 SETTLING = PlacementOptions(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
-"""Parameters of the descent of new rows, as in openTSNE."""
+"""Parameters of the gradient descent that places new rows, as in openTSNE."""
 
 PIECES = 4
-"""Pieces of a block of rows for each thread."""
+"""Pieces for each thread into which a block of new rows is cut."""
 
 Settle = Callable[[NewPoints, Float32], None]
 
@@ -59,14 +59,14 @@ class NewRows:
     lists: StoredLists
     embedding: Source
     perplexities: tuple[float, ...]
-    """Perplexities of the embedding."""
+    """Perplexities by which the embedding was made."""
 
     doubt: str = ""
-    """Warning about the lists for the caller; empty if there is none."""
+    """Warning that neighbors may be of another matrix; empty if there is none."""
 
     @classmethod
     def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
-        """Task for new rows with these neighbors in an embedding; ``facts`` are those of its result."""
+        """Task for new rows with these neighbors in ``embedding``, whose result has the facts ``facts``."""
         perplexities = tuple(facts["request"]["perplexities"])
         if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # only planned so far
             return cls(lists, embedding, perplexities)
@@ -75,7 +75,7 @@ class NewRows:
 
     @property
     def source(self) -> Source:
-        """Distances of new rows to their neighbors."""
+        """(new rows, k) distances of new rows to their neighbors."""
         return self.lists.distances
 
     @property
@@ -89,7 +89,7 @@ class NewRows:
         return max(1.0, min(*self.perplexities, self.lists.k / NEIGHBORS_OF_PERPLEXITY))
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the positions, for JSON."""
+        """Everything besides the distances in ``source`` that determines the positions, as JSON types."""
         return {
             "kind": "transform",
             "of": "tsne",
@@ -102,11 +102,11 @@ class NewRows:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk of the result."""
+        """Rows of a chunk of the result, ``embedding``."""
         return min(self.lists.rows, CHUNK_ROWS)
 
     def outputs(self) -> tuple[Output, ...]:
-        """The one array of the result: positions of the new rows."""
+        """Declare the one array of the result, ``embedding``: positions (new rows, d) in float32."""
         shape, chunks = (self.lists.rows, self.width), count(self.lists.rows, CHUNK_ROWS)
         return (Output("embedding", shape, np.dtype(np.float32), chunks),)
 
@@ -165,13 +165,20 @@ class NewRows:
         return facts
 
     def _places(self, positions: Float32, same: list[int], settle: Settle) -> Iterator[Float32]:
-        """Yield positions of new rows by blocks; appends to ``same`` how many are rows of the embedding."""
+        """Yield positions (r, width) of new rows, block by block.
+
+        Appends to ``same`` how many rows of each block are at distance 0 from a row of the embedding.
+        ``positions`` (n, width) are those of the embedding.
+        """
         for _, distances, indices in self.lists.blocks():
             same.append(int((distances[:, 0] == 0).sum()))
             yield self._place(positions, distances, indices, settle)
 
     def _place(self, positions: Float32, distances: Array, indices: Array, settle: Settle) -> Float32:
-        """Final positions of rows with these neighbors, (m, width)."""
+        """(m, width) final positions of new rows, from distances and indices (m, k) of their neighbors.
+
+        ``positions`` (n, width) are those of the embedding; ``settle`` moves the rows from their start.
+        """
         weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
         affinities(distances, np.array([self.perplexity]), out=weights)
         start = np.stack([np.median(line[indices], axis=1) for line in positions.T], axis=1)
@@ -183,7 +190,10 @@ class NewRows:
 
 
 def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) -> Settle:
-    """Make the function that moves new rows, from their start, among vertices fixed at ``positions``."""
+    """Make the function that moves new rows from their start, among vertices fixed at ``positions`` (n, d).
+
+    It takes the rows, and an array (m, d) that it writes their final positions to.
+    """
     width = positions.shape[1]
     grid = GridRepulsion(len(positions), pool, threads)
     if width <= WIDEST:
@@ -214,7 +224,10 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
 
 
 def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
-    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for tsne."""
+    """Task that places new rows in the embedding of ``result``, which is one of tsne.
+
+    ``neighbors`` is a result of knn, or its path, with the neighbors of the new rows among the embedded rows.
+    """
     lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=30, queries=new)")
     embedding = result.matrix("embedding")
     result.require_whole()
@@ -222,7 +235,7 @@ def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
 
 
 def warm_new_rows(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that weigh and place new rows once."""
+    """Run the compiled loops that weigh the neighbors of new rows and place these rows once."""
     warm_affinities()
     _warm_settling(max(2, min(3, request["n_components"])))
 

@@ -1,8 +1,8 @@
 """The task of t-SNE: gradient descent of all rows in memory. An edge takes 8 bytes, a row some more.
 
-Initial positions, close together: from an array, from a result, or random.
+Initial positions of rows, close together: from an array, from a result, or random.
 
-The task of an embedding from the arguments of a caller: affinities, initial positions, and descent.
+Tasks of an embedding from the arguments of a caller: affinities, initial positions, and descent.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 45.0, 1000.0, 5000.0, 25_000.0, 6.0
-"""Operations, in equivalent time, that a step takes for each edge; each row; each row's repulsion by a grid,
-and by a tree; and each pair."""
+"""Floating-point operations that take as long as a step does for each edge; for each row; for the repulsion
+of each row by a grid, and by a tree; and for each pair of rows, if there is neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsneTask(MovingRows):
-    """Task of an embedding by t-SNE, from distances of neighbor lists, of which its graph is made."""
+    """Task of an embedding by t-SNE, from lists of neighbors with distances, of which its graph is made."""
 
     parameters: TsneArguments
 
@@ -70,46 +70,53 @@ class TsneTask(MovingRows):
     round_word = "step"
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the positions, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the positions, as JSON types."""
         more = {"positions": digest(self.given), "graph": dict(self.made_by or {}), "matrix": self.matrix}
         return {**self.parameters.as_dict(), **more}
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: the embedding, and the history of the divergence."""
+        """Declare the arrays of the result: ``embedding`` (rows, d), and ``history`` (measurements, 3)."""
         return self.embedding(), Output("history", (self.parameters.measures, 3), np.dtype(np.float64))
 
     # Plan -----------------------------------------------------------------------------------------
 
     @property
     def rounds(self) -> int:
-        """Number of steps."""
+        """Number of steps, early ones included."""
         return self.parameters.steps
 
     @property
     def method(self) -> str:
-        """Name of what finds the repulsion of all pairs."""
+        """Way to compute the repulsion of all pairs: ``"tree"``, ``"grid"`` or ``"pairs"``."""
         if by_tree(self.rows, self.width):
             return "tree"
         return "grid" if by_grid(self.rows, self.width) else "pairs"
 
     @property
     def checkpoint_columns(self) -> int:
-        """Numbers of a row in a checkpoint: coordinates, velocities and gains."""
+        """Values per row of a checkpoint: coordinates, velocities and gains."""
         return 3 * self.width
 
     def flops(self, parts: int) -> float:
-        """Operations, in equivalent time, of all steps; each process makes the whole grid or tree."""
+        """Estimated floating-point operations that take as long as all steps, in all processes together.
+
+        Each of the ``parts`` processes makes the whole grid or tree.
+        """
         costs = {"grid": NODE_FLOPS, "tree": TREE_FLOPS, "pairs": PAIR_FLOPS * self.rows}
         push = costs[self.method] * self.rows * (1 if self.method == "pairs" else parts)
         return self.rounds * (EDGE_FLOPS * self.edges + ROW_FLOPS * self.rows + push)
 
     def memory_bytes(self, parts: int) -> int:
-        """Memory of each of ``parts`` processes that share the work."""
+        """Bytes planned for each of ``parts`` processes that share the rows."""
         reading = chunk_length(self.edges) * 24
         return self._edges_bytes(parts) + self._positions_bytes + self._grid_bytes + reading
 
     def memory_details(self, share: str, parts: int) -> str:
-        """Return what the memory of a process is for."""
+        """Return text for the plan: what the memory of each process is for, with the bytes of each use.
+
+        ``parts`` is the number of processes. ``share`` is text that is put behind the bytes of edges, such as
+        ``" in each of 3 processes"``; empty for a single one.
+        """
         edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
         memory = f"edges {edges}{share}, positions and motions of all rows {positions}"
         if self.method == "grid":
@@ -128,7 +135,7 @@ class TsneTask(MovingRows):
 
     @property
     def _grid_bytes(self) -> int:
-        """Upper bound on the bytes of the nodes and waves of a grid, or of the nodes of a tree."""
+        """Upper bound on the bytes of a grid with its waves, or of a tree; 1 MiB for pairs."""
         if self.method == "tree":
             return pushing_bytes(self.rows, self.width)
         return NODE_BYTES * most_nodes(self.rows) if self.method == "grid" else 2**20
@@ -160,9 +167,9 @@ class TsneTask(MovingRows):
         return facts
 
     def _of_pushes(self, run: Run, state: DescentState) -> dict[str, Any]:
-        """Facts on the error of repulsive forces at the final positions.
+        """Facts on repulsion at the final positions: relative error, and spacing of nodes if it is by a grid.
 
-        Warns if nodes of the grid are far apart.
+        Adds a warning to ``run`` if nodes of the grid lie far apart.
         """
         with ThreadPoolExecutor(run.concurrency, "rankfold-tsne") as pool:
             repulsion = repulsion_of(self.rows, self.width, pool, run.concurrency)
@@ -179,7 +186,7 @@ class TsneTask(MovingRows):
         return {"repulsion_error": error, "grid_spacing": spacing}
 
     def _first_state(self) -> State:
-        """Arrays of the state before the first step."""
+        """Arrays of a checkpoint before the first step."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         given, seed = self.given, self.parameters.seed
         if self.start is not None:
@@ -193,16 +200,26 @@ class TsneTask(MovingRows):
 
 
 WIDTH = 1e-4
-"""Standard deviation of the first coordinate of initial positions: so close, all repel each other alike."""
+"""Standard deviation of the first coordinate of initial positions: at such small distances all rows repel
+each other alike."""
 
 NOISE = 0.01
-"""Noise added to given coordinates, as a share of ``WIDTH``: vertices in one place would stay together."""
+"""Standard deviation of noise added to given coordinates, as a share of ``WIDTH``: vertices in one place
+would stay together."""
 
 
 def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, graph: Path) -> Float32:
-    """Initial positions, (rows, columns): each a function of seed, row, and all that are given.
+    """(rows, columns) initial positions: each a function of seed, row, and all that are given.
 
-    Rows beyond the given ones begin among their neighbors in the graph.
+    Parameters
+    ----------
+    given : (g, columns) float64, or None
+        Positions from a caller, of all rows or of the first; None for random ones.
+    rows, columns : int
+    seed : int
+        Key of random positions and of noise.
+    graph : Path
+        Stored graph, among whose neighbors rows beyond the given ones begin.
     """
     noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
     if given is None:
@@ -215,7 +232,7 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, g
 
 
 def _unit(given: Float64) -> Float64:
-    """Positions centered at 0 and scaled: the first coordinate that varies has a standard deviation of 1."""
+    """(g, d) positions less their mean, over the standard deviation of the first coordinate that varies."""
     largest = float(np.abs(given).max(initial=0.0))
     centered = given / largest if largest > 0 else given.copy()
     centered -= centered.mean(axis=0)
@@ -227,7 +244,10 @@ def _unit(given: Float64) -> Float64:
 
 
 def tsne_task(neighbors: Result | str | Path, arguments: TsneArguments) -> Task:
-    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first."""
+    """Task that embeds lists of neighbors, or a matrix, whose neighbors are found first.
+
+    ``neighbors`` is a result of knn, the path of one, or a matrix.
+    """
     if (source := matrix_in(neighbors)) is not None:
         rows = source.shape[0]
         search = search_of(arguments.neighbors(rows, rows), arguments)
@@ -240,7 +260,10 @@ def tsne_task(neighbors: Result | str | Path, arguments: TsneArguments) -> Task:
 
 
 def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> Task:
-    """Task that embeds the lists of neighbors of a result."""
+    """Task that embeds the lists of neighbors in ``result``.
+
+    ``matrix`` is that of the principal components to begin at; None without these.
+    """
     if result.attrs["kind"] not in TSNE.results:
         raise InputError(
             f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
@@ -255,7 +278,11 @@ def _descent_task(result: Result, matrix: object, arguments: TsneArguments) -> T
 
 
 def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
-    """Chain of tasks: make the graph of affinities, find initial positions if needed, and descend."""
+    """Chain of tasks: make the graph of affinities, find initial positions if needed, and descend.
+
+    ``graph`` is the task that makes the graph, ``matrix`` that of the principal components to begin at, or
+    None.
+    """
     links, parameters = [Link("graph", graph)], task.parameters
     if parameters.init == SPECTRAL:
         start = start_task(graph, parameters.n_components, parameters.seed)

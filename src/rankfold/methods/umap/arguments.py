@@ -25,10 +25,11 @@ DENSITY_EPOCHS = 200
 """Additional epochs by default where density counts."""
 
 STRONGEST = 1e6
-"""Largest factor of forces, since positions are float32."""
+"""Largest value of arguments that are factors of forces, since positions are float32."""
 
 STEEPEST = {"a": 1e12, "b": 16.0}
-"""Largest parameters of curves whose forces are finite at all squared distances from 2^-32 to 2^32."""
+"""Largest ``a`` and ``b`` of a curve ``1 / (1 + a d^(2 b))`` whose forces are finite at all squared distances
+from 2^-32 to 2^32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,13 @@ class UmapArguments:
                 )
 
     def epochs(self, rows: int) -> int:
-        """Number of epochs for this many rows."""
+        """Number of epochs of a layout of this many rows: ``n_epochs`` if given, else the default."""
         if self.n_epochs is not None:
             return self.n_epochs
         return EPOCHS[rows > FEW_ROWS] + (DENSITY_EPOCHS if self.density else 0)
 
     def curve(self) -> tuple[float, float]:
-        """``a`` and ``b``, as they are given or fitted.
+        """Parameters ``a`` and ``b`` of the curve, as they are given or fitted; NaN where no fit converges.
 
         References
         ----------
@@ -139,12 +140,12 @@ class UmapArguments:
             return float(a * np.float64(self.spread) ** (-2 * b)), float(b)
 
     def as_dict(self) -> dict[str, Any]:
-        """Arguments that decide the layout, for the facts of a result and to tell requests apart."""
+        """Arguments that determine the layout, by name, as JSON types: part of the facts of a result."""
         return {"kind": "umap", **request_values(self)}
 
 
 def headline(facts: Facts, attempt: Facts) -> str:
-    """Line on a layout and its losses."""
+    """Line of text on a layout and its losses, from facts of the result; ``attempt`` is not used."""
     losses = f"loss of edges {facts['edge_loss']:.4g}, of pairs {facts['pair_loss']:.4g}"
     return f"{dimensions(facts)}, {facts['epochs']} epochs; {losses}{neighborhoods(facts)}"
 

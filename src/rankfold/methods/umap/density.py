@@ -45,18 +45,19 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 STRONGEST = np.float32(1e12)
-"""Limit of the factors of density forces, so that all that follows from them is finite in float32."""
+"""Limit of the magnitude of factors of density forces, so that all products with them are finite in
+float32."""
 
 ROW_BYTES = 128
-"""Bytes of a row: radii in the data and in the layout, factors of density forces, and copies."""
+"""Bytes planned for each row: radii in the data and in the layout, factors of density forces, and copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class DensityGoal:
-    """Radii that a layout is to follow, and how strongly; picklable."""
+    """Local radii that a layout is to follow, and parameters of the forces to that end; picklable."""
 
     graph: Path
-    """Path of the result that has the radii of the data."""
+    """Path of the result that holds the local radii in the data."""
 
     weight: float
     shift: float
@@ -64,11 +65,14 @@ class DensityGoal:
     """First epoch, from 0 on, with density forces; radii are measured from the one before."""
 
     turns: float
-    """Sum of the weights of the edges that pull, divided by the largest weight."""
+    """Sum of the weights of the edges that pull, divided by the largest weight of the graph."""
 
     @classmethod
     def of(cls, graph: Path, edges: PullingEdges, request: UmapArguments) -> DensityGoal | None:
-        """Goal of a layout, or None if density does not count; the edges are read once."""
+        """Goal of a layout by ``request``; None if its ``density`` is None or 0.
+
+        ``graph`` is the path of the result with the radii. The edges are read once, to sum their weights.
+        """
         if not request.density:
             return None
         first = max(1, math.floor(edges.epochs * (1 - request.density_share)))
@@ -87,8 +91,10 @@ class Densities:
         self.closeness, self.slope = closeness_of(*curve), curve[1]
 
     def now(self, spread: Float32) -> Density:
-        """Density forces for ``spread`` (n, 2): mean squared edge length and sum of closeness of each
-        vertex.
+        """Density forces at present, with factors limited to ``STRONGEST``.
+
+        ``spread`` (n, 2) is the mean squared length of the edges of each vertex, and the sum of their
+        closeness.
         """
         pushes = np.zeros((len(spread), 2), np.float32)
         counts = self.is_joined & (spread[:, 1] > 0)
@@ -108,14 +114,14 @@ class Densities:
 
 
 def _standardized(radii: Float64) -> Float64:
-    """Radii less their mean, divided by their deviation; 0 if all are the same."""
+    """(n,) radii less their mean, divided by their standard deviation; all 0 if they do not differ."""
     apart = radii - radii.mean() if len(radii) else radii
     deviation = float(np.sqrt((apart * apart).mean())) if len(radii) else 0.0
     return apart / deviation if deviation > 0 else np.zeros(len(radii))
 
 
 def require_radii(graph: Result) -> None:
-    """Raise ``InputError`` if a graph has no local radii."""
+    """Raise ``InputError`` if a graph, the result of fuzzy_graph or the like, has no local radii."""
     if RADII not in graph:
         raise InputError(
             f"{graph.path} says nothing of how far neighbors are, which density is of: make it by "
@@ -126,7 +132,21 @@ def require_radii(graph: Result) -> None:
 def write_radii(
     result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
 ) -> dict[str, Any]:
-    """Write radii in the data and in the layout, ``rows`` to a chunk; returns facts on their correlation."""
+    """Write local radii in the data and in the layout to ``result``; returns facts on their correlation.
+
+    Parameters
+    ----------
+    result, graph : Path
+        Result that is written, and result with the radii in the data, which are copied.
+    positions : (n, d) float32
+        Positions of all rows in the layout.
+    edges : PullingEdges
+        Read once.
+    curve : tuple of float
+        Parameters a and b of the closeness.
+    rows : int
+        Rows in a chunk of the radii in the layout.
+    """
     copy_radii(Result(graph), result)
     of_layout = embedding_radii(positions, edges, *curve)
     path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))
@@ -142,7 +162,11 @@ def write_radii(
 
 
 def embedding_radii(positions: Float32, edges: PullingEdges, a: float, b: float) -> Float64:
-    """Local radii of all rows in a layout, (n,); NaN for rows without edges. The edges are read once."""
+    """(n,) local radii of all rows in a layout; NaN for rows without edges that pull.
+
+    ``positions`` (n, d) are those of all rows, ``a`` and ``b`` parameters of the closeness. The edges are
+    read once.
+    """
     sums = np.zeros((2, len(positions)))
     for rows, neighbors, _ in edges.some_at_a_time(BLOCK):
         if len(rows):

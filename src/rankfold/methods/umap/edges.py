@@ -2,9 +2,9 @@
 
 Losses of a layout: how well it keeps joined vertices together, and others apart.
 
-Both are parts of the cross entropy that a layout lowers. ``phi = 1 / (1 + a d^(2 b))`` is how much two
-vertices belong together where they lie: the loss of edges is the mean of ``-log(phi)`` by weight, and that of
-other pairs the mean of ``-log(1 - phi)``, over one random vertex for each.
+Both losses are parts of the cross entropy that a layout lowers. ``phi = 1 / (1 + a d^(2 b))`` is how much two
+vertices at a distance d in the layout belong together: the loss of edges is the mean of ``-log(phi)`` over
+edges, by weight, and that of pairs the mean of ``-log(1 - phi)`` over pairs of each vertex and a random one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ Int64 = npt.NDArray[np.int64]
 
 
 def edges_bytes(rows: int, edges: int) -> int:
-    """Bytes of ``edges`` edges of ``rows`` vertices."""
+    """Bytes in memory of ``edges`` edges of ``rows`` vertices: pointers, other ends and phases."""
     return 8 * (rows + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 
 @dataclass(frozen=True, slots=True)
 class PullingEdges:
-    """Edges that pull at least once in ``epochs`` epochs: those of weight ``largest / epochs`` or more."""
+    """Edges of a stored graph that pull at least once in ``epochs`` epochs.
+
+    These are edges of weight ``largest / epochs`` or more, ``largest`` being the largest weight of the graph.
+    """
 
     graph: Path
     epochs: int
@@ -42,19 +45,26 @@ class PullingEdges:
 
     @classmethod
     def of(cls, graph: Result, epochs: int) -> PullingEdges:
-        """Edges of a graph whose facts include its largest weight."""
+        """Edges that pull in ``epochs`` epochs, of a graph whose facts include its largest weight."""
         return cls(graph.path / NAME, epochs, float(graph.attrs["largest_weight"]))
 
     def pointers(self) -> npt.NDArray[np.int64]:
-        """(rows + 1,) number of edges before those of each vertex, and in all; not only those that pull."""
+        """(rows + 1,) number of stored edges before those of each vertex, and in all, pulling or not."""
         return StoredRows(self.graph).pointers
 
     def read(self, groups: Sequence[Int64]) -> list[Edges]:
-        """Read the edges of each group of vertices into memory.
+        """Read the edges that pull, of each group of vertices, into memory.
 
-        Together, the groups are a range of consecutive vertices.
+        Parameters
+        ----------
+        groups : sequence of (g,) int64
+            Vertices of each group. Together, the groups are a range of consecutive vertices.
 
-        Edges are stored in the order in which groups move, so that a move reads them sequentially.
+        Returns
+        -------
+        edges : list of Edges
+            For each group the edges of its vertices, in the order of the group. All share their vectors, in
+            which edges lie in the order in which groups move, so that a move reads them sequentially.
         """
         order = np.concatenate(groups)
         stored = StoredRows(self.graph)
@@ -85,9 +95,10 @@ class PullingEdges:
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield the edges that pull among up to ``most`` stored ones: vertices, neighbors and phases.
+        """Yield all edges that pull, of up to ``most`` stored ones at a time: vertices, neighbors and phases.
 
-        A phase is the weight relative to the largest, times 2^32.
+        These are arrays (edges,). Edges are in the order of their vertices. A phase is the weight relative to
+        the largest, times 2^32.
         """
         stored = StoredRows(self.graph)
         before = stored.pointers
@@ -107,14 +118,18 @@ class PullingEdges:
 Float32 = npt.NDArray[np.float32]
 
 BLOCK = 2**16
-"""Pairs processed at a time."""
+"""Number of pairs of vertices processed at a time."""
 
 NEAREST = 1e-3
-"""Least squared distance of a pair, which replaces smaller ones, as in the repulsion."""
+"""Least squared distance of a pair in ``pair_loss``, which replaces smaller ones, as in the repulsion."""
 
 
 def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tuple[float, int]:
-    """Loss of edges, 0 if there are none, and the number of those that pull; the edges are read once more."""
+    """Mean of ``-log(phi)`` over edges that pull, by weight (0 if there are none), and the number of these.
+
+    ``positions`` (n, d) are those of all vertices, ``a`` and ``b`` parameters of phi. The edges are read
+    once.
+    """
     total = weights = 0.0
     count = 0
     for rows, neighbors, phases in edges.some_at_a_time(BLOCK):
@@ -126,7 +141,11 @@ def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tu
 
 
 def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
-    """Mean of ``-log(1 - phi)`` over pairs of each vertex and a random other one."""
+    """Mean of ``-log(1 - phi)`` over pairs of each vertex and a random other one.
+
+    ``positions`` (n, d) are those of all vertices, ``a`` and ``b`` parameters of phi, ``seed`` draws the
+    pairs.
+    """
     count, total = len(positions), 0.0
     key = np.array([seed, Purpose.LAYOUT_PAIRS], np.uint64)
     for block, start in enumerate(range(0, count, BLOCK)):
@@ -139,7 +158,7 @@ def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
 
 
 def squared_distances(positions: Float32, rows: Any, others: Any) -> npt.NDArray[np.float64]:
-    """Squared distances of pairs of vertices, (m,) float64."""
+    """(m,) squared distances of vertices ``rows`` (m,) from vertices ``others`` (m,), in float64."""
     difference = positions[rows].astype(np.float64) - positions[others]
     squares: npt.NDArray[np.float64] = (difference * difference).sum(axis=1)
     return squares

@@ -43,26 +43,27 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 GROUPS = 8
-"""Number of groups of vertices. With one, neighbors move together, and trustworthiness falls; with more than
-eight it rises no further."""
+"""Largest number of groups of vertices. With one, neighbors move together, and trustworthiness falls; with
+more than eight it rises no further."""
 
 PIECES = 4
-"""Pieces of a group for each thread, since vertices have different numbers of edges."""
+"""Pieces for each thread into which a group is cut, since vertices have different numbers of edges."""
 
 
 POSITIONS, MOVES, SPREAD = "positions", "moves", "spread"
-"""Names of the arrays of a checkpoint."""
+"""Names of the arrays of a checkpoint: positions of all vertices, number of moves that were made, and
+``Layout.spread``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRounds:
-    """Moves of all groups of vertices in all epochs, each a round."""
+    """Rounds of a layout: in each, one group of vertices moves; an epoch has a round for each group."""
 
     edges: PullingEdges
     parameters: UmapArguments
     rows: int
     goal: DensityGoal | None = None
-    """Density that the layout is to have; None if density neither counts nor is measured."""
+    """Radii that the layout is to follow; None if there are no density forces."""
 
     name = "layout"
     checkpoint = "positions.part"
@@ -70,37 +71,38 @@ class LayoutRounds:
 
     @property
     def rounds(self) -> int:
-        """Number of moves of groups."""
+        """Number of rounds in all: epochs times groups."""
         return self.edges.epochs * len(vertex_groups(min(self.rows, 1000)))
 
     def start(self, positions: Float32) -> State:
-        """State before the first move."""
+        """Arrays of a checkpoint before the first move, with vertices at ``positions`` (rows, d)."""
         state: State = {POSITIONS: positions, MOVES: np.array([0])}
         if self.goal is not None:
             state[SPREAD] = np.zeros((len(positions), 2), np.float32)
         return state
 
     def made(self, counter: Int64) -> int:
-        """Return the number of moves that were made."""
+        """Return the number of moves made, from ``counter`` (1,), the array ``moves`` of a checkpoint."""
         return int(counter[0])
 
     def part(self, state: State, share: Share) -> Layout:
-        """Return the layout in a process that moves the vertices of its share."""
+        """Return the layout as it is in a checkpoint ``state``, in a process that moves ``share``."""
         return Layout(self, state[POSITIONS], int(state[MOVES][0]), share, state.get(SPREAD))
 
     def work_before(self) -> Int64:
-        """Return the number of edges before those of each vertex, and in all, (rows + 1,)."""
+        """Return the work to share: (rows + 1,) number of edges before those of each vertex, and in all."""
         return self.edges.pointers()
 
     def message_bytes(self, rows: int) -> int:
-        """Return the bytes of new positions, and of radii where these are measured, of so many vertices.
+        """Return an upper bound on the bytes of an exchange by a process that moves ``rows`` vertices.
 
-        A group has an eighth of all vertices, but a hash decides how many of a share: these are all.
+        These are new positions, and radii where they are measured. A group has an eighth of all vertices, but
+        a hash decides how many of a share: all of them are counted.
         """
         return 4 * (self.parameters.n_components + (0 if self.goal is None else 2)) * rows
 
     def require_files(self) -> None:
-        """Raise ClusterError if this process does not see the graph."""
+        """Raise ``ClusterError`` if this process does not see the folder of the graph."""
         graph = self.edges.graph
         if not graph.is_dir():
             raise ClusterError(
@@ -116,18 +118,18 @@ class Layout:
     rounds: LayoutRounds
     positions: Float32
     made: int
-    """Number of moves of groups that were made."""
+    """Number of moves of groups that were made, over all epochs."""
 
     share: Share
     spread: Float32 | None = None
-    """For each vertex, the mean square of the lengths of its edges and the sum of their closeness, at its
+    """(n, 2) mean square of the lengths of the edges of each vertex, and sum of their closeness, both at its
     last move; None where density does not count."""
 
     is_whole = True
-    """Positions change between two moves alone."""
+    """Always True: positions of all vertices are replaced together, once processes have exchanged them."""
 
     def arrays(self) -> State:
-        """Arrays of a checkpoint."""
+        """Arrays of a checkpoint: positions, number of moves made, and ``spread`` if there is one."""
         state: State = {POSITIONS: self.positions, MOVES: np.array([self.made])}
         return state if self.spread is None else {**state, SPREAD: self.spread}
 
@@ -157,7 +159,7 @@ class Layout:
                 on_round()
 
     def _density(self, densities: Densities | None, epoch: int) -> tuple[Density | None, Float32 | None]:
-        """Density forces of an epoch, and the table to measure radii by; None for each that is not in use."""
+        """Density forces of an epoch, from 0 on, and table to measure radii by; None if not in use."""
         if densities is None or self.spread is None or epoch + 1 < densities.goal.first_epoch:
             return None, None
         is_early = epoch < densities.goal.first_epoch
@@ -179,8 +181,10 @@ class Layout:
         closeness: Float32 | None,
         pool: ThreadPoolExecutor,
     ) -> Float32:
-        """New positions of some vertices of a group, and two more columns of radii where these are
-        measured.
+        """New positions (m, d) of some vertices of a group, with two more columns if radii are measured.
+
+        ``group`` (m,) are the vertices, ``edges`` their edges. ``closeness`` is the table to measure radii
+        by, or None.
         """
         after = np.empty((len(group), self.positions.shape[1]), np.float32)
         radii = np.empty((len(group), 0 if closeness is None else 2), np.float32)
@@ -201,7 +205,7 @@ class Layout:
 
 
 def vertex_groups(rows: int) -> list[Int64]:
-    """Vertices of each group, in ascending order; each vertex is in one group."""
+    """Vertices of each group, in ascending order: up to ``GROUPS`` arrays; each vertex is in one of them."""
     words: npt.NDArray[Any] = np.arange(1, rows + 1, dtype=np.uint64) * np.uint64(STEP)
     words ^= words >> np.uint64(30)
     words *= np.uint64(FIRST_FACTOR)
@@ -211,7 +215,7 @@ def vertex_groups(rows: int) -> list[Int64]:
 
 
 def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that move vertices, in a plane or elsewhere, once."""
+    """Run the compiled loops that move vertices once, for ``request`` and a graph of ``shape[0]`` rows."""
     index = np.dtype(np.int32 if shape[0] < 2**31 else np.int64)
     _warm_moves(min(3, int(request["n_components"])), index, bool(request.get("density")))
 

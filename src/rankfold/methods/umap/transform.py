@@ -42,10 +42,10 @@ Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 SHARE_OF_EPOCHS, SHARE_OF_RATE = 3, 4
-"""Divisors of the epochs and of the learning rate of a layout, which give those of its new rows."""
+"""Divisors of the number of epochs and of the learning rate of a layout, which give those of new rows."""
 
 ROW_FLOPS = 30.0
-"""Operations that take as long as one force does."""
+"""Floating-point operations that take as long as one force on a new row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Placement:
     neighbors: NewNeighbors
     embedding: Source
     parameters: UmapArguments
-    """Parameters of the layout."""
+    """Parameters by which the layout was made."""
 
     epochs: int
-    """Number of epochs of the layout."""
+    """Number of epochs by which the layout was made."""
 
     @classmethod
     def of(cls, neighbors: NewNeighbors, embedding: Source, facts: Mapping[str, Any]) -> Placement:
-        """Task for new rows with these neighbors in an embedding; ``facts`` are those of its result."""
+        """Task for new rows with these neighbors in ``embedding``, whose result has the facts ``facts``."""
         names = {each.name for each in fields(UmapArguments)}
         request = {name: value for name, value in facts["request"].items() if name in names}
         parameters = UmapArguments(**request)
@@ -75,16 +75,16 @@ class Placement:
 
     @property
     def source(self) -> Source:
-        """Distances of new rows to their neighbors."""
+        """(new rows, k) distances of new rows to their neighbors."""
         return self.lists.distances
 
     @property
     def own_epochs(self) -> int:
-        """Number of epochs for new rows."""
+        """Number of epochs in which new rows move."""
         return max(1, self.epochs // SHARE_OF_EPOCHS)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the positions, for JSON."""
+        """Everything besides the distances in ``source`` that determines the positions, as JSON types."""
         return {
             "kind": "transform",
             "of": "umap",
@@ -95,7 +95,7 @@ class Placement:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """The one array of the result: positions of the new rows."""
+        """Declare the one array of the result, ``embedding``: positions (new rows, d) in float32."""
         shape, chunks = (self.lists.rows, self.parameters.n_components), count(self.lists.rows, CHUNK_ROWS)
         return (Output("embedding", shape, np.dtype(np.float32), chunks),)
 
@@ -154,7 +154,11 @@ class Placement:
     def _placed(
         self, positions: Float32, same: list[int], pool: ThreadPoolExecutor, threads: int
     ) -> Iterator[Float32]:
-        """Yield positions of new rows by blocks; appends to ``same`` how many are rows of the layout."""
+        """Yield positions (r, d) of new rows, block by block.
+
+        Appends to ``same`` how many rows of each block are at distance 0 from a row of the layout.
+        ``positions`` (n, d) are those of the layout.
+        """
         for indices, weights, is_there in self.neighbors.blocks():
             same.append(int(is_there.sum()))
             yield self._place(positions, (indices, weights, is_there), pool, threads)
@@ -166,10 +170,10 @@ class Placement:
         pool: ThreadPoolExecutor,
         threads: int,
     ) -> Float32:
-        """(m, d) final positions of new rows.
+        """(m, d) final positions of new rows among the fixed ``positions`` (n, d) of a layout.
 
-        ``block`` is their neighbors (m, k), weights of these (m, k), and a mask of rows that are rows of the
-        layout.
+        ``block`` is their neighbors (m, k), the weights of these (m, k), and a mask (m,) of new rows that are
+        rows of the layout.
         """
         indices, weights, is_there = block
         start, epochs = _means(positions, indices, weights), self.own_epochs
@@ -194,7 +198,10 @@ class Placement:
 
 
 def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
-    """Mean positions of neighbors by weight; over neighbors of weight 1 alone, where there are any."""
+    """(m, d) means of the positions of neighbors by weight; of those of weight 1 alone where a row has any.
+
+    ``positions`` (n, d), ``indices`` and ``weights`` (m, k) of the neighbors of each row.
+    """
     shares = weights.astype(np.float64)
     sure = weights == 1
     shares[sure.any(axis=1)] = sure[sure.any(axis=1)]
@@ -203,14 +210,18 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
 
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
-    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for umap."""
+    """Task that places new rows in ``layout``, a result of umap.
+
+    ``neighbors`` is a result of knn, or its path, with the neighbors of the new rows among the rows of the
+    layout.
+    """
     embedding = layout.matrix("embedding")
     new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
     return Placement.of(new, embedding, layout.attrs)
 
 
 def warm_placement(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that weigh the neighbors of new rows and place these once."""
+    """Run the compiled loops that weigh the neighbors of new rows and place these rows once."""
     warm_weights(dtype, request, shape)
     _warm_placement(min(3, request["n_components"]))
 

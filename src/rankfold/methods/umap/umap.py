@@ -1,5 +1,7 @@
-"""The task of UMAP: rows laid out by the graph of their neighbors. An edge takes 8 bytes of memory, a row
-more."""
+"""The task of UMAP: rows laid out by the graph of their neighbors.
+
+All edges and positions are in memory: an edge takes 8 bytes, a row more.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,15 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 PAIR_FLOPS = 150.0
-"""Operations, in equivalent time, for each force that an edge causes in an epoch."""
+"""Floating-point operations that take as long as one force that an edge causes in an epoch."""
 
 MOST_ROWS = 2**32
-"""Number of rows that random numbers of 32 bits can tell apart."""
+"""Rows must be fewer than this, since random vertices are drawn by numbers of 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class UmapTask(MovingRows):
-    """Task of a layout by UMAP, from distances of neighbor lists or from the weights of a graph."""
+    """Task of a layout by UMAP, from lists of neighbors with distances, or from a weighted graph."""
 
     parameters: UmapArguments
 
@@ -74,18 +76,18 @@ class UmapTask(MovingRows):
         return self.parameters.epochs(self.rows)
 
     def request(self) -> dict[str, Any]:
-        """Everything besides the matrix that decides the positions, for JSON."""
+        """Everything besides the numbers in ``source`` that determines the positions, as JSON types."""
         made_by = None if self.made_by is None else dict(self.made_by)
         of = {"matrix": self.matrix} if self.matrix else {}
         return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by, **of}
 
     @property
     def is_spectral(self) -> bool:
-        """True if rows begin at eigenvectors: these are asked for, and rows are enough to have some."""
+        """True if rows begin at eigenvectors: ``init`` asks for them, and the graph has enough rows."""
         return self.parameters.init == SPECTRAL and self.parameters.n_components < self.rows
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: the embedding, and radii if density counts or is measured."""
+        """Declare the arrays of the result: the embedding, and two of radii if ``density`` is given."""
         embedding, single = self.embedding(), np.dtype(np.float32)
         if not self._is_spread:
             return (embedding,)
@@ -96,32 +98,36 @@ class UmapTask(MovingRows):
 
     @property
     def written_columns(self) -> int:
-        """Numbers of a row in the result: coordinates, and radii if density counts or is measured."""
+        """Values per row of the result: coordinates, and 2 radii if density counts or is measured."""
         return self.width + 2 * self._is_spread
 
     @property
     def checkpoint_columns(self) -> int:
-        """Numbers of a row in a checkpoint: coordinates, and radii."""
+        """Values per row of a checkpoint: coordinates, and 2 for radii if density counts or is measured."""
         return self.written_columns
 
     @property
     def moved_columns(self) -> int:
-        """Numbers of a row that processes exchange in an epoch: coordinates, and radii if density counts."""
+        """Values per row that processes exchange in an epoch: coordinates, and 2 if density counts."""
         return self.width + 2 * bool(self.parameters.density)
 
     def flops(self, parts: int) -> float:
-        """Operations, in equivalent time, of all epochs."""
+        """Estimated floating-point operations that take as long as all epochs, in all processes together."""
         work = PAIR_FLOPS * self.edges * self.rounds * (2 + self.parameters.negative_sample_rate)
         return work * (1 + 0.5 * self._is_spread)
 
     def memory_bytes(self, parts: int) -> int:
-        """Memory of each of ``parts`` processes that share the work."""
+        """Bytes planned for each of ``parts`` processes that share the rows."""
         reading = 56 * (self.rows + 1) + chunk_length(self.edges) * 96
         losses = BLOCK * 8 * (6 * self.width + 12)
         return self._edges_bytes(parts) + self._positions_bytes + reading + losses
 
     def memory_details(self, share: str, parts: int) -> str:
-        """Return what the memory of a process is for."""
+        """Return text for the plan: what the memory of each process is for, with the bytes of each use.
+
+        ``parts`` is the number of processes. ``share`` is text that is put behind the bytes of edges, such as
+        ``" in each of 3 processes"``; empty for a single one.
+        """
         edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
         return f"edges {edges}{share}, positions and groups of all rows {positions}"
 
@@ -130,13 +136,13 @@ class UmapTask(MovingRows):
 
     @property
     def _positions_bytes(self) -> int:
-        """Bytes of positions as given, before and after, and in a checkpoint, and of groups."""
+        """Bytes in a process for groups, and positions: given, before and after a move, as saved."""
         row = self.width * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
         return self.rows * row
 
     @property
     def _is_spread(self) -> bool:
-        """True if density counts, or is measured."""
+        """True if ``density`` is given, also if it is 0: radii are then written to the result."""
         return self.parameters.density is not None
 
     # Run ------------------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ class UmapTask(MovingRows):
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Lay out all rows, and write the embedding and radii; returns the facts (metadata) of the result.
 
-        Radii are written if density is asked for, or measured.
+        Radii are written if ``density`` is given, 0 included.
         """
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         stored = Result(self.graph)
@@ -185,7 +191,7 @@ class UmapTask(MovingRows):
         return facts
 
     def _first_positions(self) -> tuple[Float32, dict[str, Any]]:
-        """(rows, dimensions) initial positions of all vertices, and facts on them."""
+        """(rows, dimensions) initial positions of all vertices, and facts on them for the result."""
         columns, seed, given = self.parameters.n_components, self.parameters.seed, self.given
         if self.start is not None and self.parameters.init == SPECTRAL:
             start = Result(self.start)
@@ -207,7 +213,10 @@ class UmapTask(MovingRows):
 
 
 def umap_task(neighbors: Result | str | Path, arguments: UmapArguments) -> Task:
-    """Task that lays out a graph, lists of neighbors, or a matrix; its quality is measured if asked for."""
+    """Task that lays out a graph, lists of neighbors, or a matrix; its quality is measured if asked for.
+
+    ``neighbors`` is a result of fuzzy_graph, combine_graphs or knn, the path of one, or a matrix.
+    """
     if (source := matrix_in(neighbors)) is not None:
         k = NEIGHBORS if arguments.n_neighbors is None else arguments.n_neighbors
         search = search_of(k - 1, arguments)
@@ -222,7 +231,10 @@ def umap_task(neighbors: Result | str | Path, arguments: UmapArguments) -> Task:
 
 
 def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Task:
-    """Task that lays out a graph, or lists of neighbors, which become a graph first."""
+    """Task that lays out the graph in ``result``, or its lists of neighbors, which become a graph first.
+
+    ``matrix`` is that of the principal components to begin at; None without these.
+    """
     kind = result.attrs["kind"]
     if kind not in UMAP.results:
         raise InputError(
@@ -245,7 +257,11 @@ def _layout_task(result: Result, matrix: object, arguments: UmapArguments) -> Ta
 
 
 def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chain:
-    """Chain of tasks: make the graph and find initial positions, each if needed, and lay out."""
+    """Chain of tasks: make the graph and find initial positions, each if needed, and lay out.
+
+    ``graph`` is the task that makes the graph, or a result that has it. ``matrix`` is that of the principal
+    components to begin at; None without these.
+    """
     links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
     if layout.is_spectral:
         start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)
@@ -266,5 +282,5 @@ def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chai
 
 
 def pending_task(inputs: Sequence[object], arguments: Mapping[str, Any], start: object) -> Task:
-    """Make a task that begins at a result still to be made: see ``Method.pending_task``."""
+    """Make a task whose ``init`` is a result still to be made: see ``Method.pending_task``."""
     return UMAP.task(*inputs, init=PENDING_START, **arguments)

@@ -19,9 +19,9 @@ REFUSAL = "missing_chunks='error' (--missing-chunks error) refuses them"
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Number of chunks that a store lacks, ``count``, and of all its chunks.
+    """Number of chunks that a store lacks, ``count``, and of all that its shape implies, ``total``.
 
-    Inner chunks if it has shards.
+    Inner chunks are counted if it has shards.
     """
 
     count: int
@@ -47,7 +47,10 @@ class Absence:
 
 
 def estimate_absence(absent: int, examined: int, total: int, fill: object) -> Absence:
-    """Absence of ``total`` chunks, estimated from ``examined`` ones, of which ``absent`` are missing."""
+    """Absence of ``total`` chunks, estimated from ``examined`` ones, of which ``absent`` are missing.
+
+    ``fill`` is the fill value of the array.
+    """
     if examined in (0, total):
         return Absence(absent, total, (str(fill),))
     # A sample that lacks none gives an estimate of 0; the estimate is never below what was found.
@@ -83,5 +86,5 @@ def inner_counts(
 
 
 def chunk_count(shape: tuple[int, ...], chunks: tuple[int, ...]) -> int:
-    """Number of chunks of an array."""
+    """Number of chunks of shape ``chunks`` in a complete array of shape ``shape``."""
     return math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 SEEN_SECONDS = 2.0
-"""Seconds for which metadata that were found are assumed to exist without another look."""
+"""Seconds for which metadata that were found are taken to exist without another look."""
 
 
 class MissingChunk(Exception):
@@ -56,7 +56,7 @@ class StrictStore(WrapperStore[Any]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The bytes of an object. Raises ``MissingChunk`` if a chunk does not exist; None for metadata."""
+        """The bytes of an object. If it is missing: None for metadata, ``MissingChunk`` for a chunk."""
         value = await super().get(key, prototype, byte_range)
         if value is None and key.rpartition("/")[2] not in METADATA:
             raise MissingChunk(key)
@@ -97,13 +97,14 @@ class ChunkBound:
     """Names of the bytes-to-bytes codecs, in decoding order."""
 
     most: int
-    """Largest number of bytes that a chunk may have after all ``codecs``; an inner chunk if there are
-    shards."""
+    """Largest number of bytes of a decoded chunk; of an inner chunk if there are shards."""
 
     index_at: str
     """Position of the index in a shard, ``start`` or ``end``; empty if files are not shards."""
 
     index_bytes: int
+    """Bytes of the index of a shard."""
+
     count: int
     """Number of inner chunks of a shard."""
 
@@ -169,7 +170,7 @@ class BoundedStore(WrapperStore[Any]):
 
 
 def open_bounded(store: Any, path: str) -> zarr.Array[Any]:
-    """Open the array at a path of a store, read-only, with a bound on the decoded size of its chunks."""
+    """Open the array at ``path`` of a Zarr store, read-only, with a bound on decoded sizes of its chunks."""
     array = zarr.open_array(BoundedStore(store), path=path, mode="r")
     inner = array.store
     if isinstance(inner, BoundedStore):

@@ -23,16 +23,16 @@ from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 
 METADATA = "zarr.json"
 MANIFEST = "manifest.json"
-"""Files of a result that identify its edition."""
+"""Names of the two files of a result that identify its edition."""
 
 HEAD_BYTES = 4096
-"""Bytes of a manifest that are compared: its checksum of all files comes first."""
+"""Number of first bytes of a manifest that are compared: its checksum over all files is among them."""
 
 DEPTH = 3
 """Largest number of folders from an array up to its result."""
 
 ATTRIBUTE = "rankfold"
-"""Attribute that every result has."""
+"""Name of the attribute that every result has."""
 
 FileState = tuple[int, int, int, int, int]
 
@@ -45,7 +45,7 @@ class Edition:
     """Folder of the result."""
 
     state: FileState | None
-    """Device, inode, size and times of its metadata file; None if there was none."""
+    """Device, inode, size in bytes, and times of change of its metadata file; None if there was none."""
 
     content: str
     """Digest of the metadata and of the first bytes of the manifest."""

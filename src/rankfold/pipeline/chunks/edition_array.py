@@ -29,7 +29,7 @@ DAMAGE = (KeyError, ValueError, OSError, RuntimeError, AttributeError, OverflowE
 """Exceptions that reading damaged metadata and chunks can raise."""
 
 MOST_FILES = 16
-"""Number of first chunk files that are looked up each time an array of a result is accessed."""
+"""Number of first chunk files whose existence is checked each time an array of a result is accessed."""
 
 
 class WholeStore(WrapperStore[Any]):
@@ -79,7 +79,7 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
         return cls(array.async_array, edition)
 
     def read_selection(self, selection: tuple[Any, ...]) -> Any:
-        """Read the outer product of slices and ascending indices, one for each axis."""
+        """Read all combinations of indices in ``selection``, a slice or ascending indices for each axis."""
         if all(isinstance(line, slice) for line in selection):
             return np.asarray(self.get_basic_selection(selection))
         return np.asarray(self.get_orthogonal_selection(selection))

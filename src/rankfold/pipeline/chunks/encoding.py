@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Bytes = npt.NDArray[np.uint8]
 
 DICTIONARY_BYTES = 256 * 2**20
-"""Largest memory that an lzma stream may take in addition to its output; the highest preset takes 65 MiB."""
+"""Largest bytes that an lzma stream may take besides its output; the highest preset takes 65 MiB."""
 
 ZSTD_MAGIC = 0xFD2FB528
 
@@ -84,7 +84,7 @@ class Promise(NamedTuple):
 
 
 def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
-    """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless the decoded size is that of ``out``."""
+    """Decode by a codec of ``STREAMS`` into ``out``; ``ValueError`` unless decoded bytes fill it exactly."""
     block = stream_start(codec, packed_bytes, len(out) + 1)
     if len(block) != len(out):
         size = f"over {len(out)}" if len(block) > len(out) else f"{len(block)}"
@@ -93,7 +93,7 @@ def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
 
 
 def stream_start(codec: str, packed_bytes: Bytes, most: int) -> bytes:
-    """Decode the first ``most`` bytes by a codec of ``STREAMS``, or all if there are fewer."""
+    """Decode ``packed_bytes`` by a codec of ``STREAMS``, up to ``most`` bytes of output."""
     rest: memoryview | bytes = packed_bytes.data
     parts: list[bytes] = []
     while len(rest) and most:
@@ -134,14 +134,15 @@ def zstd_size(packed_bytes: Bytes) -> int | None:
 
 
 def word(packed_bytes: Bytes, at: int) -> int:
-    """Unsigned 32-bit little-endian integer at byte ``at``."""
+    """Unsigned 32-bit little-endian integer in ``packed_bytes`` at byte ``at``."""
     return int.from_bytes(packed_bytes[at : at + 4].tobytes(), "little")
 
 
 def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
-    """Decoded size or None, offset of the first block, and True if a checksum follows the blocks.
+    """Decoded size that a zstd frame states or None, offset of its first block, True if a checksum follows.
 
-    RFC 8878 section 3.1.1.1; ``at`` is behind the magic number.
+    RFC 8878 section 3.1.1.1; ``at`` is the offset of the frame header, behind the magic number. The checksum
+    follows the last block.
     """
     head = int(packed_bytes[at])
     flag, single, checksum, dictionary = head >> 6, head >> 5 & 1, bool(head >> 2 & 1), (0, 1, 2, 4)[head & 3]
@@ -154,7 +155,10 @@ def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
 
 
 def _blocks(packed_bytes: Bytes, at: int) -> tuple[int, int]:
-    """Upper bound on the bytes that the blocks of a frame decode to, and the offset behind the last block."""
+    """Upper bound on the decoded bytes of the blocks of a frame from offset ``at`` on, and the end of these.
+
+    The end is the offset behind the last block.
+    """
     total, last = 0, False
     while not last and at + 3 <= len(packed_bytes):
         head = int.from_bytes(packed_bytes[at : at + 3].tobytes(), "little")
@@ -168,10 +172,10 @@ OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Names in numcodecs of the codecs that are decoded here; Zarr decodes any other chain."""
 
 CODEC_BYTES = 6 * 2**20
-"""Largest number of bytes of workspace that any decoder allocates, measured."""
+"""Largest number of bytes of workspace that a decoder allocates for one chunk, measured."""
 
 TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
-"""Bytes that decoders allocate for tables and windows, by codec, measured.
+"""Bytes that the decoder of a chunk allocates for tables and windows, by codec, measured.
 
 Blosc, which is not among them, allocates three of its blocks.
 """
@@ -185,13 +189,14 @@ class Encoding:
     """Text that shows all codecs, as ``blosc(zstd, 3, shuffle)``; ``none`` for uncompressed values."""
 
     reader: str
-    """Way to read chunks: ``plain`` for uncompressed values in C order, ``codec`` for one codec of ``OWN``.
+    """Way to read chunks: ``plain``, ``codec`` or ``zarr``.
 
-    ``zarr`` for all others, which Zarr decodes.
+    ``plain`` for uncompressed values in C order, ``codec`` for one codec of ``OWN``, ``zarr`` for all others,
+    which Zarr decodes.
     """
 
     codec: str = ""
-    """Name in numcodecs of the codec applied last in encoding; empty for shards that Zarr reads."""
+    """Name in numcodecs of the codec applied last in encoding; empty if none, or if Zarr reads shards."""
 
     swapped: bool = False
     """True if values are stored in the byte order that is not native."""
@@ -206,26 +211,26 @@ class Encoding:
     """True if the index is not compressed, so that it is read here and not by Zarr."""
 
     stages: int = 1
-    """Memory that Zarr takes to decode a chunk, in sizes of a chunk; includes the compressed bytes."""
+    """Memory that Zarr takes to decode a chunk, as a multiple of decoded bytes; includes compressed ones."""
 
 
 def encoded_bound(chunk_bytes: int) -> int:
-    """Upper bound on the bytes that a codec of ``OWN`` produces for a chunk that it cannot compress."""
+    """Upper bound on the encoded bytes of ``chunk_bytes`` bytes that a codec of ``OWN`` cannot compress."""
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
 def decoder_bytes(codec: str, chunk_bytes: int) -> int:
-    """Upper bound on the bytes of workspace that the decoder of a chunk takes."""
+    """Upper bound on the bytes of workspace to decode a chunk of ``chunk_bytes`` decoded bytes."""
     return TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
 
 
 def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, placed: bool = False) -> int:
-    """Upper bound on the memory that decoding one chunk takes: its encoded bytes, a buffer for it, workspace
-    of the codec.
+    """Upper bound on the memory of decoding a chunk: encoded bytes, a buffer, workspace of the codec.
 
-    ``encoded`` is the number of encoded bytes; ``encoded_bound`` is used if it is None. A chunk that is
-    ``placed`` is decoded straight into its destination. Streams decode in pieces, which are joined before
-    they are copied. lzma has a window in addition, of which it touches no more than it has decoded.
+    ``chunk_bytes`` is the decoded size of the chunk, ``encoded`` the number of encoded bytes;
+    ``encoded_bound`` is used if it is None. A chunk that is ``placed`` is decoded straight into its
+    destination. Streams decode in pieces, which are joined before they are copied. lzma has a window in
+    addition, of which it touches no more than it has decoded.
     """
     inputs = chunk_bytes * (2 + (codec == "lzma")) if codec in STREAMS else 0
     input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
@@ -256,9 +261,9 @@ def decode_into(codec: str, encoded: Bytes, out: Bytes) -> None:
 
 
 def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
-    """Raise ``ValueError`` if a codec of ``OWN`` decodes its input to more than ``most`` bytes.
+    """Raise ``ValueError`` if a codec of ``OWN`` decodes ``encoded`` to more than ``most`` bytes.
 
-    For callers that decode it afterwards without such a bound. Where the input stores its decoded size, only
+    It is for callers that decode it afterwards without a bound. If ``encoded`` states its decoded size, only
     that is read.
     """
     if codec in STREAMS:
@@ -275,14 +280,14 @@ def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
 
 
 def decode_within(codec: str, encoded: Bytes, most: int) -> Bytes:
-    """Decode input that ``require_bounded`` has checked, by a codec of ``OWN``."""
+    """Decode input that ``require_bounded`` has checked against ``most``, by a codec of ``OWN``."""
     if codec in STREAMS:
         return np.frombuffer(stream_start(codec, encoded, most), np.uint8)
     return np.frombuffer(_decoder(codec).decode(encoded), np.uint8)
 
 
 def _fits(encoded: Bytes, most: int) -> bool:
-    """True if zstd frames that do not store their decoded size decode to at most ``most`` bytes."""
+    """True if zstd frames, which do not state their decoded size, decode to at most ``most`` bytes."""
     try:
         _decoder("zstd").decode(encoded, np.empty(most, np.uint8))
     except RuntimeError as error:
@@ -304,7 +309,10 @@ def _require_whole(head: Bytes, size: int) -> None:
 
 
 def _decoded_size(codec: str, encoded: Bytes, expected: int) -> int | None:
-    """Decoded size that the encoded bytes state; None if they state none."""
+    """Decoded size that the encoded bytes state; None if they state none.
+
+    If the first frame of zstd states ``expected`` bytes, no other frame is looked at.
+    """
     if codec == "blosc":
         return word(encoded, 4)
     if codec == "lz4":
@@ -349,18 +357,18 @@ class _Scratch(threading.local):
 
 
 scratch = _Scratch()
-"""The calling thread's buffers."""
+"""Buffers of the calling thread, by purpose."""
 
 
 SETTINGS = ("cname", "clevel", "level", "shuffle", "order")
-"""Settings of codecs that are shown to people."""
+"""Names of those settings of a codec that are shown to people."""
 
 Chain = list[tuple[str, dict[str, Any]]]
 """Names and settings of codecs, in the order of encoding."""
 
 
 def encoding_of(metadata: ArrayV2Metadata | ArrayV3Metadata) -> Encoding:
-    """Encoding of the chunks of an array; of the inner chunks if it has shards."""
+    """Encoding of the chunks of a Zarr array, from its metadata; of the inner chunks if it has shards."""
     return _version_2(metadata) if metadata.zarr_format == 2 else _version_3(metadata)
 
 
@@ -412,12 +420,16 @@ def _encoding(
 
 
 def is_told(name: str, settings: dict[str, Any]) -> bool:
-    """True if the encoded bytes alone determine how to decode them, which those of lzma may not."""
+    """True if encoded bytes can be decoded without the ``settings`` with which their codec encoded them.
+
+    ``name`` and ``settings`` are name and configuration of a codec in the metadata of a Zarr array. False
+    only for lzma in its raw format or with filters.
+    """
     return name != "lzma" or (settings.get("format", 1) in (0, 1, 2) and not settings.get("filters"))
 
 
 def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
-    """Names in numcodecs of bytes-to-bytes codecs, in decoding order, up to the first codec not in ``OWN``.
+    """Names in numcodecs of the codecs of an array, in decoding order, up to the first one not in ``OWN``.
 
     A ``crc32c`` among them is kept.
     """

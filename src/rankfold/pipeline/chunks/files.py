@@ -19,10 +19,10 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.regular import read_bounded
 
 LISTING_LIMIT = 100_000
-"""Above this many files, an evenly spaced sample of this size represents all of them."""
+"""Number of files above which an evenly spaced sample of that many represents all of them."""
 
 SIZED_FILES = 4096
-"""Above this many files, sizes are not read where they would only make a plan more precise."""
+"""Number of files above which sizes are not read where they would only make a plan more precise."""
 
 SIZED_SECONDS = 2.0
 """Seconds for which the largest size is cached: a plan asks for it repeatedly."""
@@ -50,7 +50,7 @@ class ChunkFiles:
     """Name of the metadata file in ``folder``."""
 
     extent: tuple[int, ...]
-    """Number of elements that one file covers along every axis."""
+    """Number of elements of the array that one file covers along every axis."""
 
     counts: tuple[int, ...]
     """Number of files along every axis."""
@@ -75,7 +75,7 @@ class ChunkFiles:
         return self.prefix + self.separator.join(map(str, index))
 
     def path(self, key: str) -> str:
-        """Path of the file with that key."""
+        """Full path of the file with that key."""
         return os.path.join(self.folder, key)
 
     def listing(self, first: int | None = None) -> Iterator[FileState]:
@@ -126,7 +126,11 @@ class ChunkFiles:
         return _largest_bytes(self, int(time.monotonic() / SIZED_SECONDS))
 
     def check(self, name: str, *, expected_bytes: int | None, fill: object, allow_missing: bool) -> None:
-        """Raise ``ChunkError`` if files are missing (unless allowed), empty, or not of ``expected_bytes``."""
+        """Raise ``ChunkError`` if files are missing (unless allowed), empty, or not of ``expected_bytes``.
+
+        ``name`` of the array and ``fill``, its fill value, are for the message; sizes are not compared if
+        ``expected_bytes`` is None.
+        """
         missing: list[str] = []
         damage: list[FileState] = []
         for state in self.listing():
@@ -140,7 +144,7 @@ class ChunkFiles:
             raise ChunkError(missing_message(name, missing, min(self.total, LISTING_LIMIT), fill))
 
     def _place(self, number: int) -> list[int]:
-        """Grid index of file ``number`` in C order."""
+        """Index in the grid of files of the file that is number ``number`` in C order."""
         place = []
         for count in reversed(self.counts):
             number, index = divmod(number, count)
@@ -174,17 +178,17 @@ def _which(keys: list[str], total: int) -> str:
 
 
 def lost_message(name: str, keys: list[str], total: int) -> str:
-    """Message about missing chunk files of a result, all of whose chunks were written."""
+    """Message about the missing chunk files ``keys`` of a result, of ``total`` that were all written."""
     return f"{name}: {_which(keys, total)}: the result is damaged. Give the command that made it once more"
 
 
 def absent_message(name: str, count: int, total: int, fill: object) -> str:
-    """Message about chunks that neither a file nor a shard holds."""
+    """Message about ``count`` chunks of ``total`` that no shard holds; ``fill`` is the fill value."""
     return _refusal(name, f"{count} of {total} chunks are missing, inner ones of shards", fill)
 
 
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:
-    """Message about chunk files that do not exist."""
+    """Message about the chunk files ``keys`` of ``total`` that do not exist; ``fill`` is the fill value."""
     return _refusal(name, _which(keys, total), fill)
 
 

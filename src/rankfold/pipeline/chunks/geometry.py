@@ -29,9 +29,10 @@ class Piece(NamedTuple):
 
 
 def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
-    """The fewest boxes that cover positions ``start:stop`` of axes stacked in C order.
+    """Yield the fewest boxes that cover flat positions ``start:stop`` of axes stacked in C order.
 
-    Yields each box with the positions that it covers, which are consecutive.
+    ``lengths`` are those of the axes. Each box comes with the positions that it covers, which are
+    consecutive.
 
     >>> list(runs(2, 9, (3, 4)))
     [(((0, 1), (2, 4)), (2, 4)), (((1, 2), (0, 4)), (4, 8)), (((2, 3), (0, 1)), (8, 9))]
@@ -81,7 +82,7 @@ def cells(pieces: Sequence[Piece], extent: tuple[int, ...]) -> Iterator[tuple[tu
 
 
 def intersect(piece: Piece, box: Box) -> Piece | None:
-    """The part of a piece that lies in a box."""
+    """The part of a piece that lies in a box of the same array; None if there is none."""
     both = tuple(
         (max(mine[0], other[0]), min(mine[1], other[1])) for mine, other in zip(piece.box, box, strict=True)
     )
@@ -98,7 +99,8 @@ def local(box: Box, within: Box) -> tuple[slice, ...]:
 def requests(piece: Piece, chunks: tuple[int, ...], most: int) -> Iterator[Piece]:
     """Cut a piece at edges of chunks into parts that are read one after another.
 
-    The chunks of a part hold at most ``most`` elements together, or are one chunk.
+    ``chunks`` is the shape of a chunk. The chunks of a part hold at most ``most`` elements together, or are
+    one.
     """
     steps, size = list(chunks), math.prod(chunks)
     for axis in reversed(range(len(chunks))):

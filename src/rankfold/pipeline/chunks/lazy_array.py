@@ -172,7 +172,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.result_type(given, np.float64), given
 
     def _count(self, axis: Any) -> int:
-        """Number of elements that are reduced to each result."""
+        """Number of elements that are reduced to one along ``axis``."""
         return math.prod(self.shape[each] for each in _axes(axis, self.ndim))
 
     def _reduced(
@@ -199,7 +199,7 @@ METHODS = (
     *("prod", "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "swapaxes", "take"),
     *("tobytes", "tolist", "trace", "transpose"),
 )
-"""Methods of NumPy arrays that read the whole array into memory."""
+"""Names of methods of NumPy arrays that read the whole array into memory."""
 
 
 def _by_reading(name: str) -> Callable[..., Any]:
@@ -223,9 +223,10 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
-    """The part of an array that a NumPy index selects; reads only the lines of each axis that it touches.
+    """The part of an array of ``shape`` that the NumPy index ``key`` selects, read by ``read``.
 
-    A line is all that one index along an axis selects, such as a row.
+    Only the lines of each axis are read that it touches; a line is all that one index along an axis selects,
+    such as a row.
 
     Raises
     ------
@@ -248,7 +249,7 @@ def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
 
 
 def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
-    """Split a NumPy index: an index for each axis of the array, with None in between for each new axis."""
+    """Split a NumPy index into an index for each axis of the array, with None in between for a new axis."""
     given = list(key) if isinstance(key, tuple) else [key]
     indices: list[Any] = []
     for each in given:
@@ -277,7 +278,7 @@ def _taken(indices: list[Any]) -> int:
 
 
 def _line(index: Any, length: int, axis: int) -> tuple[Any, Any]:
-    """Split an index along one axis into lines to read and an index of these lines.
+    """Split an index along one axis, of that length, into lines to read and an index of these lines.
 
     The first is a slice of positive step, or ascending indices. The second puts what was read into the order,
     with repeats, that the caller asked for.

@@ -33,16 +33,19 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.regular import open_descriptor
 
 IOV_MAX = 1024
-"""Buffers that one ``preadv`` takes on Linux and macOS."""
+"""Largest number of buffers that one ``preadv`` takes on Linux and macOS."""
 
 RUN_BYTES = 2**30
 """Largest number of bytes of one system call."""
 
 SKIP_BYTES = 4096
-"""Up to this gap between rows, reading over it costs less than a system call for every row."""
+"""Largest gap in bytes between rows of a file that is read over.
+
+That costs less than a system call for every row.
+"""
 
 SCRATCH_BYTES = 256 * 1024
-"""Largest memory that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
+"""Largest bytes that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
 
 
 @contextmanager
@@ -52,7 +55,8 @@ def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[i
     Raises
     ------
     ChunkError
-        The file cannot be read, or ends early: then ``cut_short`` returns the message.
+        The file cannot be read, with ``name`` in the message, or the block finds that it ends early
+        (``EOFError``): then ``cut_short`` returns the message.
     """
     try:
         fd = open_descriptor(path)
@@ -82,7 +86,9 @@ class Tile(NamedTuple):
 
 
 def tiles(out: npt.NDArray[Any], rows: Span, columns: Span, extent: tuple[int, int]) -> Iterator[Tile]:
-    """Cut ``out``, the destination of ``rows`` and ``columns``, at multiples of ``extent``.
+    """Cut ``out``, the destination of ``rows`` and ``columns`` of an array, where cells of a grid meet.
+
+    ``extent`` is the shape of a cell; edges are multiples of it.
 
     >>> [tile[:4] for tile in tiles(np.empty((2, 3)), (3, 5), (0, 3), (4, 4))]
     [(0, 0, (3, 4), (0, 3)), (1, 0, (4, 5), (0, 3))]
@@ -101,7 +107,7 @@ def _pieces(span: Span, step: int) -> Iterator[tuple[int, int, int]]:
 
 
 def read_rectangle(fd: int, out: npt.NDArray[Any], *, offset: int, pitch: int) -> None:
-    """Fill ``out`` from a file in which its row ``i`` starts at ``offset + i * pitch`` bytes.
+    """Fill ``out`` (rows, columns) from a file in which row ``i`` starts at byte ``offset + i * pitch``.
 
     The rows of ``out`` are contiguous but may lie apart. Raises ``EOFError`` when the file ends first.
     """
@@ -116,14 +122,14 @@ def read_rectangle(fd: int, out: npt.NDArray[Any], *, offset: int, pitch: int) -
 
 
 def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
-    """Fill a contiguous vector from the file, from byte ``offset`` on; ``EOFError`` if it ends first."""
+    """Fill ``run``, a contiguous vector, from the file at byte ``offset``; ``EOFError`` if it ends first."""
     step = RUN_BYTES // run.itemsize
     for start in range(0, len(run), step):
         _fill(fd, [run[start : start + step]], offset + start * run.itemsize)
 
 
 def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
-    """Read rows of the file into rows of ``out``, which may lie apart; bytes between them are discarded."""
+    """``read_rectangle`` for rows that are close in the file: bytes between them are read and discarded."""
     gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
     step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
     for start in range(0, len(out), step):
@@ -135,7 +141,10 @@ def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
 
 
 def _fill(fd: int, buffers: list[Any], offset: int) -> None:
-    """Call ``preadv`` until every array is full: a signal or a network file system may cut a read short."""
+    """Fill arrays one after the other from a file at byte ``offset``, by as many ``preadv`` as that takes.
+
+    A signal or a network file system may cut a read short.
+    """
     # Any: NumPy's stubs know the buffer protocol from Python 3.12 on only.
     if os.preadv(fd, buffers, offset) == sum(buffer.nbytes for buffer in buffers):
         return
@@ -158,7 +167,7 @@ TURN_BYTES = 4 * 2**20
 def read_plain_box(
     fd: int, out: npt.NDArray[Any], *, offset: int, shape: tuple[int, ...], at: tuple[slice, ...]
 ) -> None:
-    """Fill ``out`` with box ``at`` of an array of ``shape`` that starts ``offset`` bytes into a file.
+    """Fill ``out`` with box ``at`` of an array of ``shape`` whose values begin at byte ``offset`` of a file.
 
     Raises ``EOFError`` when the file ends first.
     """
@@ -199,11 +208,14 @@ def _together(out: npt.NDArray[Any]) -> bool:
 
 
 ABSENT = 2**64 - 1
-"""Offset of an inner chunk that was not written, because it holds only the fill value."""
+"""Offset in the index that marks an inner chunk that was not written: it holds only the fill value."""
 
 
 def read_index(fd: int, size: int, count: int, encoding: Encoding) -> npt.NDArray[np.uint64]:
-    """Read the index of a shard of ``size`` bytes: offset and bytes of ``count`` inner chunks, (count, 2)."""
+    """Read the index of a shard: offset and bytes of each of its ``count`` inner chunks, (count, 2).
+
+    ``size`` is the length of the file; ``ValueError`` if the index is damaged.
+    """
     start, stop = index_span(size, count, encoding)
     head = np.empty(stop - start, np.uint8)
     read_run(fd, head, start)
@@ -211,7 +223,7 @@ def read_index(fd: int, size: int, count: int, encoding: Encoding) -> npt.NDArra
 
 
 def index_span(size: int, count: int, encoding: Encoding) -> tuple[int, int]:
-    """First byte of the index of a shard, and one past its last.
+    """First byte of the index of a shard of ``size`` bytes and ``count`` inner chunks, and one past its last.
 
     Raises ``ValueError`` for a shard that is shorter than its index.
     """
@@ -224,7 +236,7 @@ def index_span(size: int, count: int, encoding: Encoding) -> tuple[int, int]:
 def decode_index(
     head: npt.NDArray[np.uint8], size: int, count: int, encoding: Encoding
 ) -> npt.NDArray[np.uint64]:
-    """Decode and check the bytes of an index; see ``read_index``. ``ValueError`` if it is damaged."""
+    """Decode and check the bytes of an index, ``head``; ``ValueError`` if damaged. See ``read_index``."""
     if encoding.index_checked:
         import google_crc32c
 

@@ -43,13 +43,13 @@ MOST_ENTRIES = 1024
 
 
 WIDEST = 16
-"""Largest item size in bytes that filters turn numbers into, such as filters that store differences.
+"""Largest size in bytes of an element after filters, such as those that store differences.
 
 The index of a shard takes as much for each inner chunk.
 """
 
 TEXT_BYTES = 2**10
-"""Bytes that a file may have for each element of its chunk, if elements have no fixed size, such as text."""
+"""Bytes that a chunk file may have for each of its elements, if these have no fixed size, such as text."""
 
 
 class RegularStore(LocalStore):
@@ -92,7 +92,7 @@ class RegularStore(LocalStore):
         return data
 
     def _is_chunk(self, key: str, *, whole: bool) -> bool:
-        """True if a file exists; ``UnfitFileError`` if it is not regular, or too large to read ``whole``."""
+        """True if a file exists; ``UnfitFileError`` if not a regular one, or too large to read ``whole``."""
         path = self.root / key
         if not is_regular(path):
             return False
@@ -132,7 +132,7 @@ def zarr_array(path: str | Path, array: str = "", *, mode: Literal["r", "r+"] = 
 
 
 def zarr_group(path: str | Path, *, consolidated: bool | None = None) -> zarr.Group:
-    """Open the group in a folder, read-only."""
+    """Open the group in a folder, read-only; ``consolidated`` as ``use_consolidated`` in Zarr."""
     return zarr.open_group(RegularStore(path, read_only=True), mode="r", use_consolidated=consolidated)
 
 
@@ -142,8 +142,10 @@ def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
 
 
 def largest_chunks(folder: str, document: Any) -> dict[str, int]:
-    """Upper bound on the bytes of a chunk file, by the path of each array that the document of a folder
-    describes."""
+    """Upper bound on the bytes of a chunk file, by the path of each array in a metadata document.
+
+    ``folder`` is the path of the document's folder in the store, ``document`` its parsed content.
+    """
     sizes = {
         _joined(folder, path.removesuffix(".zarray")): _largest_chunk(node) for path, node in _nodes(document)
     }
@@ -155,7 +157,7 @@ def _joined(folder: str, path: str) -> str:
 
 
 def _nodes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the node that a metadata document describes, and its copies of others, by path below it."""
+    """Yield the node that a metadata document describes and copies of others in it, each with its path."""
     if not isinstance(document, dict):
         return
     yield "", document
@@ -167,8 +169,7 @@ def _nodes(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _largest_chunk(node: Any) -> int | None:
-    """Upper bound on the bytes of a chunk file of the array that a node describes; None if it describes
-    none."""
+    """Upper bound on the bytes of a chunk file of the array that a node describes; None if it is no array."""
     try:
         if "chunk_grid" in node:
             shape, kind = node["chunk_grid"]["configuration"]["chunk_shape"], node["data_type"]
@@ -187,7 +188,7 @@ def _largest_chunk(node: Any) -> int | None:
 
 
 def require_sensible(name: str, document: Any) -> None:
-    """Raise ``InputError`` for metadata, or consolidated metadata, that no real array can have."""
+    """Raise ``InputError`` for metadata in the file ``name``, also consolidated, that no real array has."""
     for _, node in _nodes(document):
         _require_array(name, node)
 

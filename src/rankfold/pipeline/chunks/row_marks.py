@@ -24,7 +24,7 @@ READ_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class RowMarks:
-    """Digests of the first rows of an array: they change if these rows do, not if others are appended."""
+    """Digests of the first rows of an array: they change if these rows do, but not if others are appended."""
 
     layout: str
     """Digest of the type and columns of the array, its chunks and its compression."""
@@ -40,7 +40,7 @@ class RowMarks:
         return asdict(self)
 
     def beside(self, *facts: object) -> RowMarks:
-        """Copy with ``facts`` that must not change either, as a selection of columns, added to ``layout``."""
+        """Copy whose ``layout`` also covers ``facts``, such as a selection of columns: a change shows."""
         return replace(self, layout=digest_of(self.layout, *facts))
 
     def change_since(self, earlier: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def join_marks(marks: Sequence[RowMarks]) -> RowMarks:
 
 
 def digest_of(*facts: object) -> str:
-    """Digest of the texts of ``facts``."""
+    """Digest of ``facts``, each as text, in order."""
     return hashlib.blake2b("\0".join(map(str, facts)).encode(), digest_size=16).hexdigest()
 
 
@@ -80,8 +80,8 @@ def digest_of_rows(
 
     Parameters
     ----------
-    read_boxes
-        Method that reads boxes of the array: see ``Volume``.
+    read_boxes : function
+        ``read_boxes`` of the array, which fills the memory of pieces: see ``Volume``.
     span : (start, stop)
         Range of rows, which are indices along the first axis.
     lengths, chunks

@@ -34,7 +34,7 @@ REQUEST_BYTES = 4 * 2**20
 
 
 def sample_axis(axes: tuple[str, ...]) -> int | None:
-    """Number of the axis of samples, which are the rows of a matrix of calls; None for other arrays."""
+    """Number of the axis of samples, which become rows, if ``axes`` are those of calls; else None."""
     return 1 if axes == AXES else None
 
 
@@ -68,7 +68,7 @@ class AlleleCounts(Wrapper):
         return f"{self.inner.format}, counts of {self.inner.shape[2]} alleles"
 
     def axis(self, number: int) -> Axis | None:
-        """An axis with its labels; None if the store describes none."""
+        """Axis ``number`` with its labels; None if the store describes none."""
         return self.inner.axis(number) if hasattr(self.inner, "axis") else None
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
@@ -89,8 +89,10 @@ class AlleleCounts(Wrapper):
         out[gone.any(axis=2) | ~(calls >= 0).any(axis=2)] = np.nan
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of reading so many counts: that of the store, buffers of calls, masks and
-        counts."""
+        """Upper bound on the bytes that ``read_boxes`` of so many counts takes in addition to the output.
+
+        That is what the store takes, and buffers of calls, masks and counts.
+        """
         copies, item = self.inner.shape[2], self.inner.dtype.itemsize
         calls = max(REQUEST_BYTES // item, copies * math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements * copies) + calls * (item + 3) + 8 * calls // copies

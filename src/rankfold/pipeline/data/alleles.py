@@ -21,9 +21,9 @@ SAME_ALLELES = (
 def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], counted: Sequence[str]) -> str:
     """Name of a variant: its name in the file and the counted alleles, as ``plink --recode A`` writes it.
 
-    ``place`` is its contig and position. These stand in for a missing name, with all of its alleles in
-    alphabetical order. So files that count different alleles of a variant differ only after the last
-    underscore.
+    ``place`` is its contig and position, ``alleles`` are all of its alleles. Place and alleles, these in
+    alphabetical order, stand in for a missing name. So files that count different alleles of a variant differ
+    only after the last underscore.
 
     >>> variant_name((1, 5), "rs7", ("A", "G"), ("G",)), variant_name((1, 5), ".", ("T", "C"), ("C",))
     ('rs7_G', '1:5:C:T_C')

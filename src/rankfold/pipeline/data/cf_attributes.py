@@ -36,7 +36,7 @@ from rankfold.pipeline.errors import DataError, InputError
 LOG = logging.getLogger("rankfold")
 
 MARKS = ("_FillValue", "missing_value", "MissingValue")
-"""Attributes that list stored numbers which mark missing values."""
+"""Names of attributes that list stored numbers which mark missing values."""
 
 OTHER_MARKS = (
     "FillValue",
@@ -64,10 +64,10 @@ A 0 in them is ignored: it is the default fill value of stores.
 BOUNDS = ("valid_range", "valid_min", "valid_max")
 SCALES = ("scale_factor", "add_offset")
 OTHERS = {"ScaleFactor": 1.0, "Offset": 0.0, "Slope": 1.0, "Intercept": 0.0, "slope": 1.0, "intercept": 0.0}
-"""Attributes that scale stored numbers by non-standard rules, and the value at which they change nothing."""
+"""Attributes that scale stored numbers by other rules, each with the value at which it changes nothing."""
 
 NAMES = (*MARKS, *OTHER_MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
-"""All attributes that are read."""
+"""Names of all attributes that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Meaning:
 
     least: float = -math.inf
     most: float = math.inf
-    """Bounds of valid numbers, ``least`` and ``most``; numbers outside are missing values."""
+    """Bounds of valid numbers are ``least`` and ``most``; numbers outside are missing values."""
 
     of_values: bool = False
     """True if ``least`` and ``most`` apply after scale and offset, not to the stored numbers."""
@@ -130,7 +130,8 @@ def meaning_of(
 ) -> Meaning | None:
     """Build the decoding rule of an array from its type and attributes; None if numbers need no decoding.
 
-    ``fill`` is the fill value of a store, if its writer keeps it there and not in an attribute.
+    ``name`` is that of the array, for messages. ``fill`` is the fill value of a store, if its writer keeps it
+    there and not in an attribute.
 
     Raises
     ------
@@ -159,10 +160,10 @@ def meaning_of(
 def bounds_of_decoded(
     name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], encoding: Mapping[str, Any]
 ) -> Meaning | None:
-    """Bounds of values that xarray has decoded without applying bounds; None if there are none.
+    """Rule that applies the bounds of values that xarray has decoded without them; None if there are none.
 
-    ``encoding`` is the encoding by which it decoded them. Bounds of packed integers are widened by half a
-    step, since values at a bound were rounded.
+    ``dtype`` is the type of the values, ``encoding`` the encoding by which xarray decoded them. Bounds of
+    packed integers are widened by half a step, since values at a bound were rounded.
     """
     said = {each: attributes[each] for each in (*BOUNDS, *OTHERS) if each in attributes}
     said |= {each: encoding[each] for each in (*SCALES, "_Unsigned") if each in encoding}
@@ -218,7 +219,7 @@ class Unwritten:
         return cls(mark * scale + offset, abs(scale) / 4)
 
     def mask(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Replace the fill value by NaN in ``values``, in place.
+        """Replace the fill value by NaN in ``values``, in place; ``name`` is for messages.
 
         Raises
         ------
@@ -238,7 +239,7 @@ class Unwritten:
 
 
 def say_fill(name: str, fill: float | int | None, meaning: Meaning | None) -> None:
-    """Warn of a fill value that a store declares without saying whether it marks missing values."""
+    """Warn of a fill value of a store, unless the rule ``meaning`` says that numbers mark missing values."""
     if fill and math.isfinite(fill) and not isinstance(fill, bool) and not (meaning and meaning.missing):
         LOG.warning(
             "%s declares the fill value %s, and no _FillValue that it stands for nothing: it is read as a "
@@ -277,7 +278,7 @@ def _number(name: str, attribute: str, value: Any) -> float:
 
 
 def _signed(dtype: np.dtype[Any], unsigned: Any) -> tuple[np.dtype[Any], bool]:
-    """Type as which bits are read, and True if its sign differs from the stored type."""
+    """Type as which stored bits are read, by the value of ``_Unsigned``; True if that changes their sign."""
     said = str(unsigned).lower()
     kind = {"true": "u", "false": "i"}.get(said, dtype.kind) if dtype.kind in "iu" else dtype.kind
     return np.dtype(f"{kind}{dtype.itemsize}"), kind != dtype.kind
@@ -310,7 +311,7 @@ def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float |
 
 
 def _wrapped(number: int, stored: np.dtype[Any]) -> int:
-    """A number of the type of the other sign, as an integer type reads its bits.
+    """The number as which an integer type, ``stored``, reads the bits of one of the type of the other sign.
 
     >>> _wrapped(-6, np.dtype("u2")), _wrapped(250, np.dtype("i1")), _wrapped(7, np.dtype("u1"))
     (65530, -6, 7)
@@ -333,7 +334,7 @@ def _parsed(text: str) -> float | None:
 
 
 def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any], *, resigned: bool) -> Meaning:
-    """The rule, with the bounds of valid numbers that attributes ``said`` give.
+    """The rule ``meaning`` with the bounds of valid numbers that the attributes ``said`` give.
 
     With ``resigned``, the sign of the stored type was changed, and whole bounds wrap around with it, unless
     no number would be valid: GOES-R has 0 to -6 for 0 to 65530.
@@ -367,7 +368,7 @@ def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any], *, resigned: 
 def _bounds(
     name: str, given: Mapping[str, Any], stored: np.dtype[Any], *, of_values: bool
 ) -> tuple[float, float]:
-    """Bounds ``least`` and ``most``; infinite where they are not given."""
+    """Bounds of valid numbers from ``given``, by keys ``least`` and ``most``; infinite if one is missing."""
     ends = (
         _bound(name, given[place], stored, of_values=of_values) if place in given else idle
         for place, idle in (("least", -math.inf), ("most", math.inf))
@@ -377,9 +378,10 @@ def _bounds(
 
 
 def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> float:
-    """A bound of valid numbers from an attribute, rounded to the type in which it is compared.
+    """A bound of valid numbers from the value of an attribute, rounded to the type in which it is compared.
 
-    Infinite if it is beyond the range of that type.
+    That is ``stored``, or float64 if it is integer or bounds apply after scaling (``of_values``). Infinite if
+    it is beyond the range of that type.
     """
     if isinstance(value, str | bool) or value is None:
         raise InputError(f"{name} has a bound of valid numbers that is no number: {value!r:.60}")
@@ -391,19 +393,19 @@ def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> 
 
 
 DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
-"""CF attributes of an array or a coordinate that a result keeps."""
+"""Names of CF attributes of an array or a coordinate that a result keeps."""
 
 VARIABLE = "variable"
-"""Key, beside the attributes of an array, of the name of the variable that it is in its file or object."""
+"""Key under which attributes also hold the name of the variable that the array is in its file or object."""
 
 LONGEST_ATTRIBUTE = 256
-"""Largest number of characters of such an attribute; a longer one is not kept."""
+"""Largest number of characters of an attribute that a result keeps; longer ones are left out."""
 
 Attributes = Mapping[str, str]
 
 
 def attributes_in(values: Mapping[str, Any] | None, *, of: object = None) -> dict[str, str]:
-    """``DESCRIBING`` attributes: only those that are short text, and without units that count from a date.
+    """``DESCRIBING`` attributes among ``values`` that are short text, but no units that count from a date.
 
     ``of`` is the path or name of the array, whose last part is added as ``VARIABLE`` if it is text.
 
@@ -416,7 +418,9 @@ def attributes_in(values: Mapping[str, Any] | None, *, of: object = None) -> dic
 
 
 def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Attributes ``units`` and ``calendar`` of times stored as counts from a date ("days since 1900-01-01").
+    """Those of the attributes ``units`` and ``calendar`` that times stored as counts from a date have.
+
+    Such units are "days since 1900-01-01".
 
     Empty if the units do not count from a date. For values that were not decoded to dates.
     """

@@ -29,7 +29,7 @@ REQUEST_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class DecodedVolume(Wrapper):
-    """An array of decoded values; NaN where a stored number marks a missing value."""
+    """The array ``inner``, decoded by the rule ``meaning``; NaN where a number marks a missing value."""
 
     inner: Volume
     meaning: Meaning
@@ -60,7 +60,7 @@ class DecodedVolume(Wrapper):
         return f"{self.inner.format}, packed as {self.inner.dtype}"
 
     def axis(self, number: int) -> Axis:
-        """An axis with its labels."""
+        """Axis ``number`` with its labels."""
         return axis_of(self.inner, number)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
@@ -78,8 +78,10 @@ class DecodedVolume(Wrapper):
         self.meaning.decode(raw, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of reading so many elements: that of the store, a buffer of stored
-        values, masks."""
+        """Upper bound on the bytes that ``read_boxes`` of so many elements takes in addition to the output.
+
+        That is what the store takes, a buffer of stored values, and masks.
+        """
         item = self.inner.dtype.itemsize
         values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements) + values * (item + 3)
@@ -95,5 +97,5 @@ class DecodedVolume(Wrapper):
 
 
 def decode_volume(volume: Volume, meaning: Meaning | None) -> Volume:
-    """The array with its values decoded by a rule; the array itself if the rule is None."""
+    """The array with its values decoded by the rule ``meaning``; the array itself if that is None."""
     return volume if meaning is None else DecodedVolume(volume, meaning)

@@ -35,7 +35,7 @@ SUPPORTED_DTYPES = (
 
 
 LARGEST_ITEM = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""Bytes of the widest supported type of each kind."""
+"""Bytes of the widest supported type, by the kind of a dtype."""
 
 MOST_BYTES = 2**60
 """Largest number of bytes of a matrix, or of a chunk; more can only come from a damaged header."""
@@ -84,7 +84,7 @@ def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype
 
 
 def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
-    """Rows and columns of a sparse matrix from an attribute for its shape; ``InputError`` if invalid."""
+    """Numbers of rows and columns of a sparse matrix, from its attribute ``shape``; ``InputError`` if bad."""
     values = np.asarray(shape, object).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
     if not isinstance(values, list) or len(values) != 2 or not all(map(_is_length, values)):
         raise InputError(f"{name} is sparse, but says that its shape is {cut(shape)}. Restore it")
@@ -93,7 +93,7 @@ def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
 
 
 def cut(value: object, most: int = 80) -> str:
-    """Text of a value from a file, shortened to ``most`` characters for a message."""
+    """Text of a value from a file, cut off after ``most`` characters, for a message."""
     text = str(tuple(value)) if isinstance(value, list) else str(value)
     return text if len(text) <= most else f"{text[:most]}..."
 
@@ -273,8 +273,10 @@ class ConvertedSource(Readable):
         convert_into(out, strip, f"{self.name}, rows {rows[0]}:{rows[1]}")
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: a strip of rows in the old type, its checks, and
-        reading it."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        It takes a strip of rows in the old type, its checks, and what reading it takes.
+        """
         strip = self._strip(rows, columns)
         return strip * columns * (self.source.dtype.itemsize + 16) + self.source.read_bytes(strip, columns)
 
@@ -283,7 +285,7 @@ class ConvertedSource(Readable):
         self.source.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that the store of the source lacks."""
+        """Number of chunks that the store of the source lacks; see ``absence_of``."""
         return absence_of(self.source, most)
 
     def fingerprint(self) -> str:

@@ -78,12 +78,12 @@ class Grid:
 
     @property
     def length(self) -> int:
-        """Extent of the axis."""
+        """Length of the axis."""
         return self.cuts.length if isinstance(self.cuts, Even) else int(self.cuts[-1])
 
     @property
     def longest(self) -> int:
-        """Extent of the longest chunk."""
+        """Length of the longest chunk."""
         return min(self.cuts) if isinstance(self.cuts, Even) else int(np.diff(self.cuts).max())
 
     def chunk_of(self, place: int) -> tuple[int, int]:

@@ -25,11 +25,14 @@ Selection = str | int | slice | Sequence[str | int | slice] | npt.NDArray[Any] |
 """Selection by a caller: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or None."""
 
 PRINT_LENGTH = 40
-"""Largest number of characters of a selection in the name of a matrix."""
+"""Largest number of characters of the text of a selection, in the name of a matrix and in messages."""
 
 
 class Part(NamedTuple):
-    """A run of ``size`` indices from ``first`` on, ``step`` apart; ``at`` is where they go in the output."""
+    """A run of ``size`` indices along an axis, from ``first`` on, ``step`` apart.
+
+    They go to indices ``at:at + size`` of the output.
+    """
 
     first: int
     size: int
@@ -43,7 +46,7 @@ class Part(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A span that is read in one piece, and the parts taken from it."""
+    """A span of an axis, ``inner``, that is read in one piece, and the parts that are taken from it."""
 
     inner: Span
     parts: list[Part]
@@ -83,12 +86,12 @@ class Picks:
         return len(self.runs) == 1 and int(self.runs[0, 2]) == 1
 
     def places(self, span: Span | None = None) -> npt.NDArray[np.int64]:
-        """Indices along the axis, (n,), of a span (start, stop) of the selection, or of all of it."""
+        """Indices along the axis, (n,), of the selected ones number ``start:stop`` (``span``), or of all."""
         parts = self.parts(span or (0, self.count))
         return np.concatenate([part.first + part.step * np.arange(part.size) for part in parts])
 
     def parts(self, span: Span) -> Iterator[Part]:
-        """Yield the runs, or parts of them, that make up a span (start, stop) of the selection."""
+        """Yield the runs, or parts of them, that hold the selected indices number ``start:stop``."""
         first = int(np.searchsorted(self.ends, span[0], side="right"))
         for run in range(first, len(self.runs)):
             start, count, step = self.runs[run].tolist()
@@ -115,7 +118,7 @@ class Picks:
         return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable, inner.scattered)
 
     def fetches(self, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
-        """Yield the pieces to read for a span of the selection from an axis that is cut as ``grid``.
+        """Yield the pieces to read for selected indices number ``start:stop`` of an axis cut as ``grid``.
 
         Where chunks can be read in part, indices at most ``gap`` apart are read together with those between
         them, at most ``most`` indices at a time.
@@ -131,7 +134,7 @@ class Picks:
             yield fetch
 
     def _split(self, span: Span, grid: Grid, gap: int, most: int) -> Iterator[tuple[Part, int]]:
-        """Yield parts of runs that are read in one piece, each with the number of its chunk."""
+        """Yield parts of runs that are read in one piece, each with the number of its chunk in ``grid``."""
         for part in self.parts(span):
             if grid.splittable and part.step == 1:
                 yield part, 0
@@ -222,7 +225,7 @@ def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
 
 
 def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.NDArray[np.int64]:
-    """Runs (n, 3) of single indices; consecutive ones are joined."""
+    """Runs (n, 3) of single indices ``places``; consecutive ones are joined. ``text`` begins messages."""
     for place in (places.min(initial=0), places.max(initial=0)):
         _inside(int(place), length - 1, length, text)
     places = np.where(places < 0, places + length, places)
@@ -232,7 +235,7 @@ def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.ND
 
 
 def _run(item: Any, length: int, text: str) -> tuple[int, int, int]:
-    """First index, count and step of a slice or a number."""
+    """First index, count and step of a slice or a number, or of their text; ``text`` begins messages."""
     if isinstance(item, str):
         item = _parse(item, text)
     if isinstance(item, slice):
@@ -265,9 +268,9 @@ def _parse(text: str, request: str) -> int | slice:
 
 
 def _inside(place: int, most: int, length: int, text: str) -> int:
-    """An index, negative ones counted from the end.
+    """The index ``place``, counted from the start of an axis of that length, also if it is negative.
 
-    ``InputError`` if it is above ``most`` or below -length.
+    ``InputError``, which begins with ``text``, if it is above ``most`` or below -length.
     """
     if not -length <= place <= most:
         raise InputError(f"{text} goes beyond them: {place}. Give numbers from 0 to {most}")
@@ -275,7 +278,10 @@ def _inside(place: int, most: int, length: int, text: str) -> int:
 
 
 def _require_distinct(runs: npt.NDArray[np.int64], what: str, words: str) -> None:
-    """Raise if an index is selected twice: a repeated row or column is hardly ever intended."""
+    """Raise ``InputError`` if runs (n, 3) hold an index twice, which is hardly ever intended.
+
+    ``what`` ("row" or "column") and ``words``, the text of the selection, are for the message.
+    """
     in_order = runs[np.argsort(runs[:, 0], kind="stable")]
     lasts = in_order[:, 0] + (in_order[:, 1] - 1) * in_order[:, 2]
     if (in_order[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():
@@ -305,6 +311,10 @@ def runs_of(places: Array) -> list[list[int]]:
 
 
 def of_runs(runs: Any, length: int) -> Int64:
+    """Indices (n,) that runs [first index, count, step] from JSON stand for: the inverse of ``runs_of``.
+
+    ``ValueError`` if they are no runs, or go beyond an axis of that length.
+    """
     good = isinstance(runs, list) and all(
         isinstance(run, list) and len(run) == 3 and all(type(each) is int for each in run) for run in runs
     )

@@ -17,7 +17,7 @@ DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
 """CF units of longitudes, in lower case and without underscores."""
 
 NEARLY_360 = 360.0 * (1 - 4 * float(np.finfo(np.float32).eps))
-"""Longitudes above it, modulo 360, count as 0: they are 360 up to rounding."""
+"""Degrees above which a longitude, modulo 360, counts as 0: it is 360 up to rounding."""
 
 
 def are_longitudes(axis: Axis) -> bool:

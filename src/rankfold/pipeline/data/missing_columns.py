@@ -30,10 +30,10 @@ COPY_BYTES = 2**20
 """Bytes of the rows of the buffer that are checked and copied at a time."""
 
 BLOCK = 4096
-"""Number of columns after which a cumulative count of kept columns is stored."""
+"""Number of columns between two cumulative counts of kept columns in a ``ColumnMask``."""
 
 FIRST_ROW = 2**20
-"""Number of columns that are read at once in the search for missing ones."""
+"""Largest number of columns that are read at once in the search for missing ones."""
 
 LOOKED_BYTES = 64 * 2**20
 """Bytes of the first rows that are read to find columns without a number; at least one row is read."""
@@ -41,14 +41,16 @@ LOOKED_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnMask:
-    """Mask of kept columns, one bit each, and how many are kept before every ``BLOCK``-th column.
-
-    ``length`` is the number of all columns.
-    """
+    """Mask of the columns of a matrix that are kept, in one bit for each column."""
 
     bits: npt.NDArray[np.uint8]
+    """Mask packed by ``np.packbits``: 1 for kept columns."""
+
     before: npt.NDArray[np.int64]
+    """Number of kept columns before each block of ``BLOCK`` columns, and in all, (blocks + 1,)."""
+
     length: int
+    """Number of all columns."""
 
     @property
     def count(self) -> int:
@@ -57,7 +59,7 @@ class ColumnMask:
 
     @classmethod
     def of(cls, mask: npt.NDArray[np.bool_]) -> ColumnMask:
-        """Make it from a mask that is True for kept columns."""
+        """Make it from a mask (columns,) that is True for kept columns."""
         counts = np.add.reduceat(mask, np.arange(0, len(mask), BLOCK), dtype=np.int64)
         return cls(np.packbits(mask), np.concatenate([[0], np.cumsum(counts)]), len(mask))
 
@@ -140,8 +142,10 @@ class WithoutMissing(Wrapper):
             at += count
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: that of the matrix, the buffer, and copies of a few
-        rows."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the matrix takes, the buffer, and copies of a few rows.
+        """
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         item = self.dtype.itemsize
         wide = max(wide, min(self.chosen.length, FETCH_BYTES // self._item_column()))
@@ -163,7 +167,7 @@ class WithoutMissing(Wrapper):
         return row_marks(self.inner, rows).beside(kept)
 
     def _item_column(self) -> int:
-        """Bytes of one column of the smallest block of rows that is read at once."""
+        """Bytes of one column in the smallest number of rows that are read at once."""
         return self.dtype.itemsize * unit(self.inner.row_grid)
 
     def _edge(self, index: int) -> int:

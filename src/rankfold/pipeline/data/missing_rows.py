@@ -89,7 +89,7 @@ def without_missing_rows(source: Source, names: Names | None = None) -> Source:
 
 
 def _tell(source: Source, there: npt.NDArray[np.bool_], names: Names | None) -> None:
-    """Log the number and the first few of the rows left out; ``there`` is a mask of rows that are kept."""
+    """Log the number and the first few of the rows left out; ``there`` (rows,) is True for those kept."""
     gone = np.flatnonzero(~there)
     first = [str(at) if names is None else names.title(int(at)) for at in gone[:MOST_NAMES]]
     more = ", ..." if len(gone) > MOST_NAMES else ""

@@ -52,7 +52,7 @@ def axes_of_array(x: Any) -> list[Axis]:
 def names_of_values(values: Any) -> Names | None:
     """Names of the elements of a vector: a Series, a frame of one row or column, or a DataArray.
 
-    Else None.
+    None for other objects.
     """
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
         return names_along(values, int(values.ndim == 2 and len(values) == 1))

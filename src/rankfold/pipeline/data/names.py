@@ -40,13 +40,13 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 PLACE = re.compile(r"[0-9]{1,18}")
-"""Pattern of a text label that may be the index of a row or column."""
+"""Pattern of a text label that may be a number, from 0, of a row or column."""
 
 MOST_LABELS = 2**16
 """Largest number of labels of an axis that are kept; of more, only a digest, which tells equal axes."""
 
 MOST_TEXT = 2**20
-"""Largest number of characters, over all labels of an axis, for which they are kept."""
+"""Largest number of characters of all labels of an axis together, for which they are kept."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Largest difference of two coordinates that count as equal, as a share of the largest one along
@@ -302,7 +302,7 @@ class Names:
         return np.asarray(labels, np.float64)[indices]
 
     def word(self, number: int) -> str:
-        """Name of a row or column for a message, as ``'income'`` in quotes, or ``lat 50.0, lon 30.0``."""
+        """Name of row or column ``number`` for a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""
         title = self.title(number)
         labels = self.axes[0].labels
         return (
@@ -317,7 +317,7 @@ class Names:
         return [index if axis.labels is None else axis.labels[index] for axis, index in pairs]
 
     def title(self, number: int) -> str:
-        """Name of a row or column, as ``income``, or ``lat 50.0, lon 30.0``."""
+        """Name of row or column ``number``, as ``income``, or ``lat 50.0, lon 30.0``."""
         words = []
         for axis, labels in zip(self.axes, self.along_axes(number, number + 1), strict=True):
             label = labels[0].item()
@@ -449,7 +449,7 @@ def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
 
 
 def turned_axis(own: Names, wanted: Names) -> str | None:
-    """Name of an axis of longitudes that equal those of another matrix only modulo 360; None without one."""
+    """Name of an axis of longitudes of ``own`` that equal those of ``wanted`` only modulo 360; else None."""
     for axis, other in itertools.product(own.axes, wanted.axes):
         if axis.name != other.name or axis.labels is None or other.labels is None:
             continue
@@ -563,7 +563,7 @@ def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names
 
 
 def attributes_of_result(place: object, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Attributes of the values of its matrix, as units, that a result keeps; ``DataError`` if invalid."""
+    """Attributes of its matrix, such as units, that a result keeps in its facts; ``DataError`` if invalid."""
     try:
         return attributes_from((facts["input"].get("names") or {}).get("attributes"))
     except (ValueError, AttributeError) as error:
@@ -593,7 +593,7 @@ class Named:
         return Names.of([self.named[axis]]) if self.named else None
 
     def named_digest(self, digest: str) -> str:
-        """Digest of the data and the names, since a result keeps these too."""
+        """Digest of the names and of ``digest``, that of the data, since a result keeps both."""
         marks = [axis.mark for axis in self.named]
         if not any(marks):
             return digest

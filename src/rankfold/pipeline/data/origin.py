@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def place_of(source: Source, row: int, column: int) -> str:
-    """Text on the position of an element: its row and column in the whole matrix, from 0, and its names.
+    """Text on an element of ``source``: its row and column in the whole array, from 0, and their names.
+
+    ``row`` and ``column`` count what ``source`` keeps of that array.
 
     Such as ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
     """
@@ -79,8 +81,7 @@ def wrappers(source: Source) -> Iterator[Source]:
 
 
 MOST_RUNS = 2**16
-"""Largest number of runs of kept rows or columns that a layout lists; with more, it only states how many
-there are."""
+"""Largest number of runs of kept rows or columns that a layout lists; of more, it keeps only their number."""
 
 
 def columns_in_words(source: Source, columns: Sequence[int]) -> str:
@@ -114,9 +115,9 @@ def layout_of(source: Source) -> dict[str, Any]:
 
 
 def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int64] | None:
-    """Indices of the kept ``rows`` or ``columns``, by a layout of ``layout_of``, in order.
+    """Indices in the array of the kept rows or columns, (n,), from the facts that ``layout_of`` made.
 
-    None if all are.
+    ``axis`` is ``"rows"`` or ``"columns"``. None if all are kept.
     """
     runs = layout.get(axis)
     if runs is None:
@@ -127,7 +128,7 @@ def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int6
 
 
 def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | None:
-    """Index of each column, (columns,), along an axis of the array; None if no column axis has that name."""
+    """Index of each column along the axis of that name, (columns,); None if columns have no such axis."""
     inner, kept = _kept(source)
     if isinstance(inner, StackedSource):
         names = [inner.inner.axes[i] for i in inner.column_axes]
@@ -142,7 +143,7 @@ def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | Non
 
 
 def column_coordinate(source: Source, axis: str) -> npt.NDArray[np.float64] | None:
-    """Coordinate of each column, (columns,), along the axis of a name; None unless it has numeric labels."""
+    """Coordinate of each column along the axis of that name, (columns,); None without numeric labels."""
     names = names_of(source, 1)
     return None if names is None else names.coordinate(axis)
 
@@ -205,7 +206,7 @@ def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64]
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
-    """Indices among ``places`` that a selection keeps; None stands for all indices."""
+    """Those of the indices ``places`` that a selection of them keeps; None stands for all indices."""
     if picks is None:
         return places
     chosen = picks.places()
@@ -228,12 +229,12 @@ def leaves_out_missing(source: Source) -> bool:
 
 
 def _pick(picks: Picks | None, index: int) -> int:
-    """Index along the axis of element ``index`` of a selection; None selects all."""
+    """Index along the axis of the element that is number ``index`` of a selection; None selects all."""
     return index if picks is None else next(picks.parts((index, index + 1))).first
 
 
 def _coordinates(source: StackedSource, row: int, column: int) -> str:
-    """Text with the index, and the coordinate, of an element along every axis of the array, in its order."""
+    """Text with index and coordinate along every axis of the array of an element of the stacked matrix."""
     positions: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
         places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])

@@ -21,7 +21,7 @@ LEVEL_TYPES = ("string", "integer", "floating", "boolean")
 
 
 UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
-"""Exceptions that text raises if it is no such label: the last two if brackets are nested too deep."""
+"""Exceptions raised for text that is no label of an index; the last two if brackets are nested too deep."""
 
 
 def attributes_of_index(index: Any) -> dict[str, str]:
@@ -39,9 +39,10 @@ def attributes_of_index(index: Any) -> dict[str, str]:
 
 
 def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], name: str | None) -> Any:
-    """Rebuild the pandas index that labels were made of, by ``attributes_of_index``.
+    """Rebuild the pandas index that labels were made of, from what ``attributes_of_index`` returned.
 
-    An index of text if that fails, such as for a time zone that is not known here.
+    ``pandas`` is the module, ``name`` becomes that of the index. An index of text if that fails, such as for
+    a time zone that is not known here.
     """
     try:
         if "time_zone" in attributes:

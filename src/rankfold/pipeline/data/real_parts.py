@@ -86,8 +86,10 @@ class RealParts(Wrapper):
         return numbers
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: reading, complex numbers, by columns also copies of
-        parts."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the matrix takes, complex numbers, and by columns also copies of parts.
+        """
         rows, columns = (rows, columns // 2 + 1) if self._by_rows else (rows // 2 + 1, columns)
         copies = 1 if self._by_rows else 2
         return self.inner.read_bytes(rows, columns) + copies * rows * columns * self.inner.dtype.itemsize
@@ -97,9 +99,9 @@ class RealParts(Wrapper):
         return (row, column // 2) if self._by_rows else (row // 2, column)
 
     def lend(self, rows: Span, columns: Span) -> Array | None:
-        """Whole rows as a view, if the matrix is in memory and has its parts in turn along rows.
+        """Whole rows ``rows`` of parts, as a view of the caller's memory; None if that is not possible.
 
-        Else None.
+        It is for a matrix in memory that has its parts in turn along rows.
         """
         lend = getattr(self.inner, "lend", None)
         if lend is None or not self._by_rows or columns != (0, self.shape[1]):
@@ -131,12 +133,12 @@ class Expanded(Wrapper):
 
     @property
     def row_grid(self) -> Grid:
-        """Pieces along the rows."""
+        """Native chunks along the rows."""
         return _twice_as_long(self.inner.row_grid)
 
     @property
     def column_grid(self) -> Grid:
-        """Pieces along the columns."""
+        """Native chunks along the columns."""
         return _twice_as_long(self.inner.column_grid)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
@@ -148,8 +150,10 @@ class Expanded(Wrapper):
         out[...] = expand(numbers)[first : first + out.shape[0], start : start + out.shape[1]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: reading, the complex numbers, their expanded form
-        in float64."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the matrix takes, complex numbers, and their expanded form in float64.
+        """
         height, width = rows // 2 + 2, columns // 2 + 2
         return self.inner.read_bytes(height, width) + height * width * (self.inner.dtype.itemsize + 4 * 8)
 

@@ -42,7 +42,7 @@ from rankfold.pipeline.units import format_bytes
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
-    """Cut a span into pieces of at most ``most``, or one chunk if chunks cannot be split.
+    """Cut a span of an axis into pieces of at most ``most`` indices, or one chunk if chunks cannot be split.
 
     >>> list(steps((1, 10), Grid.regular(12, 4, splittable=False), 5))
     [(1, 4), (4, 8), (8, 10)]
@@ -205,8 +205,10 @@ class SelectedSource(Readable, Wrapper):
         return Grid.regular(self._least_columns, self._least_columns, splittable=True)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: that of the matrix, and the buffer unless all is
-        contiguous."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the matrix takes, and the buffer unless all is contiguous.
+        """
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
             # One row more: a selection may begin anywhere in a chunk.
             return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
@@ -235,7 +237,7 @@ class SelectedSource(Readable, Wrapper):
         return row_marks(self.inner, rows).beside(columns)
 
     def _fetch(self, out: npt.NDArray[Any], row: Fetch, column: Fetch) -> None:
-        """Read one piece straight into ``out``, or into a buffer from which selected parts are copied."""
+        """Read some rows and columns straight into ``out``, or by a buffer if only parts are wanted."""
         if row.direct and column.direct:
             self.inner.read_into(out[_to(row.parts[0]), _to(column.parts[0])], row.inner, column.inner)
             return
@@ -308,11 +310,10 @@ class SelectedSparse(SelectedSource):
     """Selected rows and columns of a sparse matrix, as a sparse matrix."""
 
     ends: npt.NDArray[np.int64]
-    """Cumulative number of kept entries before each selected line, and in all, (lines + 1,)."""
+    """Number of kept entries before each selected line, and in all, (selected lines + 1,)."""
 
     longest: int
-    """Largest number of stored entries of one selected line in the whole matrix, also those that are not
-    kept."""
+    """Largest number of stored entries of a selected line in the whole matrix, kept or not."""
 
     @property
     def by(self) -> str:
@@ -333,11 +334,15 @@ class SelectedSparse(SelectedSource):
         return self.columns if self.by == "rows" else self.rows
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Cumulative number of entries before each of lines ``top:bottom``, and after the last."""
+        """Number of kept entries before each selected line from ``top`` to ``bottom``, (bottom - top + 1,).
+
+        Lines are rows, or columns if ``by`` says so; they and entries are counted from the first selected
+        line.
+        """
         return self.ends[top : bottom + 1]
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Read selected lines ``start:stop`` into new memory."""
+        """Read selected lines ``start:stop``, counted among the selected ones, into new memory."""
         start, stop = lines
         source, index = require_compressed(self.inner), index_dtype(*self.shape, self.nnz)
         counted = np.diff(self.ends[start : stop + 1])
@@ -379,7 +384,7 @@ class SelectedSparse(SelectedSource):
             )
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory of ``read_sparse`` in addition to its result.
+        """Upper bound on the bytes that ``read_sparse`` of so many entries takes besides its result.
 
         It takes a piece of the store, its kept part, and the new index of each place.
         """
@@ -390,7 +395,7 @@ class SelectedSparse(SelectedSource):
 
 
 PIECE_BYTES = 72
-"""Bytes of memory for an entry of a piece in addition to its value: its indices, position and destination."""
+"""Bytes that an entry takes while it is read, in addition to its value: indices, position, destination."""
 
 
 def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks | None) -> SelectedSparse:
@@ -419,12 +424,12 @@ def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks 
 
 
 def _line_numbers(picks: Picks | None, span: Span) -> npt.NDArray[np.int64]:
-    """Indices in the whole matrix of the lines of a span (start, stop) of a selection; None selects all."""
+    """Indices in the whole matrix of selected lines number ``start:stop`` (``span``); None selects all."""
     return np.arange(*span) if picks is None else picks.places(span)
 
 
 def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np.int64]:
-    """New index of each place of a line, (length of a line,), -1 if it is left out."""
+    """New index of each place of a line, (length of a line,), -1 if the selection ``picks`` leaves it out."""
     length = source.shape[1 if source.by == "rows" else 0]
     if picks is None:
         return np.arange(length)
@@ -434,7 +439,7 @@ def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np
 
 
 def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Cumulative number of stored entries before and after each of some ascending lines, (2, lines)."""
+    """Number of stored entries before, and up to the end of, each of some ascending lines, (2, lines)."""
     first = int(lines[0])
     ends = source.pointers(first, int(lines[-1]) + 1)
     return np.stack([ends[lines - first], ends[lines - first + 1]])

@@ -66,8 +66,7 @@ class Source(Protocol):
         """
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory one ``read_into`` of that many rows and columns takes in addition to
-        ``out``."""
+        """Upper bound on the bytes that a ``read_into`` of so many rows and columns takes besides ``out``."""
 
     def check(self) -> None:
         """Raise ``ChunkError`` for damage that can be found without reading the data."""
@@ -84,13 +83,13 @@ class Csr:
     """Some lines of a sparse matrix in CSR form: rows, or columns if the matrix is compressed by columns."""
 
     indptr: npt.NDArray[np.integer[Any]]
-    """Start of each line, from 0, (lines + 1,)."""
+    """Position of the first entry of each of these lines, from 0, and number of entries, (lines + 1,)."""
 
     indices: npt.NDArray[np.integer[Any]]
-    """Index of every entry within its line, checked; of the type of ``indptr``."""
+    """Index of every entry within its line, (entries,), which is within bounds; of the type of ``indptr``."""
 
     data: npt.NDArray[Any]
-    """Values of the entries. Entries at the same position stand for their sum."""
+    """Values of the entries, (entries,). Entries at the same position stand for their sum."""
 
 
 def sum_places(lines: Csr, across: int) -> Csr:
@@ -118,20 +117,20 @@ class CompressedSource(Source, Protocol):
         """Number of stored entries."""
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Cumulative number of stored entries before each of lines ``top:bottom``, and after the last.
+        """Number of stored entries before each line from ``top`` to ``bottom``, (bottom - top + 1,).
 
-        ``ChunkError`` if a file holds invalid ones.
+        They are counted from line 0 of the matrix. ``ChunkError`` if a file holds invalid ones.
         """
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Read lines ``start:stop``. Do not write to them: they may share the caller's memory. Thread-safe.
+        """Read lines ``start:stop`` (``lines``), with all their entries; thread-safe.
 
-        Raises ``ChunkError`` for pointers that decrease and for places outside the matrix.
+        Do not write to them: they may share the caller's memory. Raises ``ChunkError`` for pointers that
+        decrease and for places outside the matrix.
         """
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory that ``read_sparse`` of so many entries takes in addition to its
-        result."""
+        """Upper bound on the bytes that ``read_sparse`` of so many entries takes besides its result."""
 
 
 def compressed(source: Source) -> CompressedSource | None:
@@ -148,7 +147,7 @@ def require_compressed(source: Source) -> CompressedSource:
 
 
 def require_rows(source: Source, what: str = "so that rows cannot be read by themselves") -> None:
-    """Raise ``InputError`` for a matrix that is compressed by columns, with the way to convert it.
+    """Raise ``InputError`` for a matrix that is compressed by columns; the message says how to convert it.
 
     ``what`` is the reason in the message.
     """
@@ -166,7 +165,7 @@ def number_bytes(source: CompressedSource) -> int:
 
 
 def stored_size(source: CompressedSource) -> tuple[int, int]:
-    """Number of stored entries, and bytes of all values, indices and pointers."""
+    """Number of stored entries of a sparse matrix, and bytes of all its values, indices and pointers."""
     lines = source.shape[0 if source.by == "rows" else 1]
     return source.nnz, source.nnz * number_bytes(source) + 8 * lines
 
@@ -279,7 +278,7 @@ class Volume(Protocol):
         """
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one ``read_boxes`` of so many elements in addition to the output."""
+        """Upper bound on the bytes that one ``read_boxes`` of so many elements takes besides the output."""
 
     def check(self) -> None:
         """Raise ``ChunkError`` for damage that can be found without reading the data."""
@@ -304,7 +303,7 @@ class Chunked(Protocol):
         """Name of the array in messages."""
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Number of chunks that its store lacks, by a look at up to ``most`` files.
+        """Number of chunks that the store lacks, by a look at up to ``most`` of its files.
 
         None if it has no chunks.
         """
@@ -411,7 +410,7 @@ class Matrix:
 
 
 def stack_grids(grids: Sequence[Grid]) -> Grid:
-    """Cut of an axis that stacks several in C order, from the cuts of those.
+    """Cut into chunks of an axis that stacks several axes in C order, from ``grids``, the cuts of these.
 
     It has an edge wherever the elements on both sides share no chunk.
 

@@ -48,7 +48,9 @@ def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
 
 
 def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
-    """Numbers of the axes that become the rows, by a caller's ``rows``.
+    """Numbers of the axes of an array that become the rows of a matrix, as ``rows`` of a caller names them.
+
+    ``name``, ``axes`` and ``shape`` are the name of the array, and names and lengths of its axes.
 
     Without it, these are the first of two axes, or the samples of genotype calls (see ``allele_counts``);
     else an error asks for them.
@@ -80,7 +82,7 @@ def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
 
 
 def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], name_or_place: str | int) -> int:
-    """Number of the axis of that name, or of that number, which may count from the end."""
+    """Number of the axis of that name, or of that number, which may be negative to count from the end."""
     if isinstance(name_or_place, str) and name_or_place in axes:
         return axes.index(name_or_place)
     number = (
@@ -115,7 +117,7 @@ def _list_axes(axes: tuple[str, ...], shape: Sequence[int]) -> str:
 
 
 PIECE_BYTES = 1024
-"""Largest memory of the views and spans of one box."""
+"""Upper bound on the bytes of the views and spans that one box takes."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,8 +179,10 @@ class StackedSource(Readable, Wrapper):
             self.inner.read_boxes(pieces)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into`` in addition to ``out``: that of the volume, and a
-        few views."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the volume takes, and a few views.
+        """
         boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
         return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 
@@ -211,13 +215,16 @@ class StackedSource(Readable, Wrapper):
 
 
 def axis_of(volume: Volume, number: int) -> Axis:
-    """An axis of an array, with its labels if it has any."""
+    """Axis ``number`` of an array, with its labels if it has any."""
     found: Axis | None = volume.axis(number) if hasattr(volume, "axis") else None
     return found or Axis(volume.axes[number], volume.shape[number])
 
 
 def with_axes(source: Any, axes: Sequence[Axis], attributes: Attributes | None = None) -> Any:
-    """A matrix or volume with these names of axes and attributes; unchanged if it has names of its own."""
+    """A matrix or volume in memory, with ``axes`` as its axes and ``attributes`` of its values.
+
+    Others are returned unchanged: they have names of their own.
+    """
     if isinstance(source, StackedSource | AlleleCounts):
         return dataclasses.replace(cast(Any, source), inner=with_axes(source.inner, axes, attributes))
     if not isinstance(source, Named):

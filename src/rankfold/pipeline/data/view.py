@@ -65,23 +65,23 @@ class View:
         return self.precision or working_dtype(self.source.dtype)
 
     def panel_buffer(self, long_rows: int, dtype: np.dtype[Any]) -> Array:
-        """Allocate a buffer for a panel, in the layout of the source."""
+        """Allocate a buffer for a panel of ``long_rows`` long rows: see ``panel_shape``."""
         return aligned_empty(self.panel_shape(long_rows), dtype)
 
     def panel_shape(self, long_rows: int) -> tuple[int, int]:
-        """Shape of a panel of so many long rows, in the layout of the source."""
+        """Shape of a panel of so many long rows: (long_rows, short), or (short, long_rows) by columns."""
         return (long_rows, self.short) if self.orientation is Orientation.ROWS else (self.short, long_rows)
 
     def part(self, panel: Array, start: int, stop: int) -> Array:
-        """Long rows ``start:stop`` of a panel buffer, in the layout of the source."""
+        """View of long rows ``start:stop`` of a panel buffer, counted in the buffer, in its layout."""
         return panel[start:stop] if self.orientation is Orientation.ROWS else panel[:, start:stop]
 
     def as_rows(self, part: Array) -> Array:
-        """A part in the layout of the source, viewed as (long rows, short)."""
+        """View of a part of a panel as (long rows, short): it is transposed if these are columns."""
         return part if self.orientation is Orientation.ROWS else part.T
 
     def read(self, panel: Array, start: int, stop: int) -> None:
-        """Read long rows ``start:stop`` into the front of a panel buffer."""
+        """Read long rows ``start:stop`` of the matrix into the first long rows of a panel buffer."""
         part = self.part(panel, 0, stop - start)
         whole = (0, self.short)
         if self.orientation is Orientation.ROWS:
@@ -105,7 +105,7 @@ class View:
         return block
 
     def read_bytes(self, long_rows: int) -> int:
-        """Memory that one read takes in addition to the panel buffer."""
+        """Upper bound on the bytes that a read of so many long rows takes in addition to the panel buffer."""
         if self.orientation is Orientation.ROWS:
             return self.source.read_bytes(long_rows, self.short)
         return self.source.read_bytes(self.short, long_rows)

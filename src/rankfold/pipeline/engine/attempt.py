@@ -41,10 +41,10 @@ class Attempt:
     def workspace(
         self, make: Callable[[], Any], prefer: Callable[[Any], bool] = lambda work: True
     ) -> Iterator[Any]:
-        """Context with a workspace that an earlier segment left, or a new one; at most as many at once as
-        planned.
+        """Context with a workspace that an earlier segment left, or a new one from ``make()``.
 
-        Of several idle ones, one that ``prefer`` accepts is taken first, for what it holds.
+        It waits while as many are in use as planned. Of several idle ones, one for which ``prefer`` returns
+        True is taken first, for what it holds.
         """
         with self._gate:
             with _LOCK:
@@ -63,13 +63,13 @@ class Attempt:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Context of a merge, which counts as a segment: the workspace of one is idle meanwhile."""
+        """Context of a merge, which takes the place of a segment: the workspace of that is idle meanwhile."""
         with self._gate, self.working():
             yield
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Context that counts as active without waiting for a place: for tasks that wait for each other."""
+        """Context in which a task counts as active, without a place: for tasks that wait for each other."""
         with _LOCK:
             self.active += 1
         try:
@@ -79,7 +79,7 @@ class Attempt:
                 self.active -= 1
 
     def reach(self, stream: int, rows: int) -> None:
-        """Record that ``rows`` rows of a stream are folded; a segment that runs again counts once."""
+        """Record that ``rows`` rows of a stream are folded in all; earlier numbers are replaced."""
         with _LOCK:
             self.reached[stream] = rows
 
@@ -96,14 +96,14 @@ class Attempt:
 
 
 def new_lease(folder: object) -> str:
-    """A name for an attempt that no other attempt on any machine has had."""
+    """Make a name for an attempt that no other attempt on any machine has had; it begins with ``folder``."""
     return f"{folder}@{os.uname().nodename}-{os.getpid()}-{time.time_ns()}-{next(_COUNT)}"
 
 
 def attempt(lease: str, limit: int) -> Attempt:
-    """The attempt with this lease (its unique name), made if there is none.
+    """The attempt with this lease (its unique name) in this process, made if there is none.
 
-    Frees idle buffers of other attempts in this process.
+    It runs at most ``limit`` segments at once. Idle buffers of other attempts are freed.
     """
     with _LOCK:
         for name, other in _ATTEMPTS.items():
@@ -120,8 +120,9 @@ def drop_idle() -> None:
 
 
 def stop_all(ending: type[Exception] = Interrupted) -> bool:
-    """Ask every segment of this process to save a checkpoint after its panel and end with ``ending``; returns
-    True if none is left.
+    """Ask every segment of this process to end after its panel, with a checkpoint; True if none is left.
+
+    Segments end by raising ``ending``.
     """
     with _LOCK:
         for each in _ATTEMPTS.values():
@@ -131,7 +132,10 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
 
 
 def note_progress(lease: str, rows: dict[int, int]) -> None:
-    """Record the rows done of streams in another process; ignored for attempts that have ended."""
+    """Record the number of rows done of each stream in another process, ``rows``, for an attempt.
+
+    It is ignored if the attempt has ended.
+    """
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:
@@ -139,15 +143,15 @@ def note_progress(lease: str, rows: dict[int, int]) -> None:
 
 
 def progress_of_all() -> dict[str, dict[int, int]]:
-    """Number of rows done of each stream, for every attempt in this process, by its lease."""
+    """Number of rows done of each stream, by the number of the stream, for every attempt by its lease."""
     with _LOCK:
         return {lease: dict(own.reached) for lease, own in _ATTEMPTS.items() if own.reached}
 
 
 def stop_attempt(lease: str) -> bool:
-    """Ask the segments of an attempt to save a checkpoint after their panel and end.
+    """Ask the segments of an attempt to end after their panel, with a checkpoint; True if none is left.
 
-    True if none is left in this process.
+    Only those in this process are asked and counted.
     """
     with _LOCK:
         own = _ATTEMPTS.get(lease)
@@ -157,6 +161,6 @@ def stop_attempt(lease: str) -> bool:
 
 
 def end_attempt(lease: str) -> None:
-    """Free what an attempt holds in this process."""
+    """Forget the attempt with this lease in this process, and free its workspaces."""
     with _LOCK:
         _ATTEMPTS.pop(lease, None)

@@ -21,22 +21,32 @@ from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Even, Grid, require
 Int64 = npt.NDArray[np.int64]
 
 GRAIN_BYTES = {"cpu": 8 * 2**20, "gpu": 64 * 2**20}
-"""Bytes of a grain by kind of device. On a host a grain and its basis stay in the last-level cache between
-the two products of a fused pass. On a device that takes a few dozen microseconds for 64 MiB, less than asking
-for it: there a grain is as large as pinned memory for a few panels allows."""
+"""Bytes of a grain, by kind of device.
+
+On a host a grain and its basis stay in the last-level cache between the two products of a fused pass. On a
+device that takes a few dozen microseconds for 64 MiB, less than asking for it: there a grain is as large as
+pinned memory for a few panels allows.
+"""
 
 GRAIN_ROWS_FLOOR = 256
-"""Fewest rows of a grain: fewer make the update Z += D'Y wait for memory, as it moves 16 bytes of Z per 2
-rows flops."""
+"""Fewest rows of a grain, unless they are very long.
+
+With fewer, the update Z += D'Y waits for memory, as it moves 16 bytes of Z per 2 rows flops.
+"""
 
 
 READ_SPEED = {"cpu": 1, "gpu": 16}
-"""Factor by which a byte is read and multiplied faster, by kind of device; accumulators are written at the
-same speed on all."""
+"""Factor by which a byte is read and multiplied faster than on a host, by kind of device.
+
+Accumulators are written at the same speed on all.
+"""
 
 READS_PER_BYTE = 64
-"""Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
-and merging an accumulator takes some 4 ns a byte, reading and multiplying the data about 1.5."""
+"""Least bytes that a stream reads for each byte of its accumulator.
+
+A pass is bound by reading: writing and merging an accumulator takes some 4 ns a byte, reading and multiplying
+the data about 1.5.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +54,10 @@ class Cut:
     """An axis cut into panels (rows read at once), panels into grains; streams are runs of panels."""
 
     panels: npt.NDArray[np.int64]
-    """Edges of the panels, as rows of the axis."""
+    """Edges of the panels as row indices, (panels + 1,)."""
 
     streams: npt.NDArray[np.int64]
-    """Edges of the streams, as indices of panels."""
+    """Edges of the streams as indices of panels, (streams + 1,)."""
 
     grain_rows: int
     """Largest number of rows in one grain, the rows of one matrix product."""
@@ -61,7 +71,7 @@ class Cut:
 
     @property
     def length(self) -> int:
-        """Extent of the axis."""
+        """Number of rows: the length of the axis."""
         return int(self.panels[-1])
 
     @property
@@ -75,18 +85,18 @@ class Cut:
         return int((-(-np.diff(self.panels) // self.grain_rows)).sum())
 
     def panel(self, index: int) -> tuple[int, int]:
-        """First and one past the last row of a panel."""
+        """First row of panel ``index``, and one past its last."""
         return int(self.panels[index]), int(self.panels[index + 1])
 
 
 MOST_STREAMS = 256
-"""Largest number of streams of panels with much work, where sums are small."""
+"""Largest number of streams that ``own_streams`` makes."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
     """Cut into given panels, and as many streams as allowed: for small sums, and panels with much work.
 
-    ``rows`` is the number of rows of a grain.
+    ``panels`` (panels + 1,) are their edges as row indices; ``rows`` is the number of rows of a grain.
     """
     count = min(len(panels) - 1, MOST_STREAMS)
     return Cut(panels, np.arange(count + 1, dtype=np.int64) * (len(panels) - 1) // count, rows)
@@ -114,7 +124,7 @@ def grains(start: int, stop: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
-    """Edges of the panels: chunks shorter than ``rows`` are joined, taller ones split if they can be.
+    """Edges of panels of about ``rows`` rows: shorter chunks are joined, taller ones split if they can be.
 
     >>> panel_edges(Grid.regular(20, 3, splittable=False), 8).tolist()
     [0, 6, 12, 20]
@@ -142,7 +152,7 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
 
 
 def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int64:
-    """Edges of the panels for chunks of equal length; does not list edges between chunks that are joined."""
+    """``panel_edges`` of an axis in chunks of equal length, without listing edges that no panel has."""
     count, chunk = -(-length // chunk), min(chunk, length)
     last = length - (count - 1) * chunk
     if count == 1 or (chunk + last > rows and (count == 2 or 2 * chunk > rows)):
@@ -165,7 +175,7 @@ def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int
 
 
 def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
-    """Edges of panels where no two chunks are joined, and tall ones are cut into pieces as by ``grains``."""
+    """Edges of panels where no two chunks, of these ``lengths``, are joined, and tall ones are cut."""
     pieces = -(-lengths // rows)
     whole, rest = np.divmod(lengths, pieces)
     chunk = np.repeat(np.arange(len(lengths)), pieces)
@@ -175,7 +185,7 @@ def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
 
 
 def _joined(edges: Int64, rows: int) -> Int64:
-    """Edges of panels of as many equal chunks as fit; a shorter last chunk may be added to the last panel."""
+    """Edges of panels of as many equal chunks as ``rows`` allows; the last may add a shorter last chunk."""
     starts = edges[: -1 : rows // int(edges[1])]
     if len(starts) > 1 and starts[-1] == edges[-2] and edges[-1] - starts[-2] <= rows:
         starts = starts[:-1]
@@ -192,9 +202,10 @@ def stream_count(
 ) -> int:
     """Number of streams: a power of two, so that the merge tree and common worker counts fill up.
 
-    Each stream has at least 8 grains and reads at least ``reads_per_byte`` times the bytes of its
-    accumulator, so that writing and merging accumulators stays a few per cent of a sweep; 8192 bounds
-    the files.
+    ``panels`` and ``grain_total`` are the numbers of panels and grains of the axis, ``data_bytes`` the size
+    of the matrix. Each stream has at least 8 grains and reads at least ``reads_per_byte`` times the bytes of
+    its accumulator, so that writing and merging accumulators stays a few per cent of a sweep; 8192 bounds the
+    files.
 
     >>> stream_count(400, 400, 3_200_000_000, 1_040_000)
     32
@@ -214,8 +225,8 @@ def cut(
 ) -> Cut:
     """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
 
-    ``least_rows`` asks for taller grains than the cache would choose, ``reads_per_byte`` for more or
-    fewer streams: see ``stream_count``.
+    ``grid`` has the native chunks along the axis. ``least_rows`` asks for taller grains than the cache would
+    choose, ``reads_per_byte`` for more or fewer streams: see ``stream_count``.
     """
     rows = max(grain_rows(row_bytes, device), least_rows)
     reads_per_byte *= READ_SPEED[device]
@@ -229,7 +240,7 @@ def cut(
 
 
 SLICE = 2**18
-"""Panels whose grains are counted at a time: there may be millions of panels."""
+"""Number of panels whose grains are counted at a time: there may be millions of panels."""
 
 
 def _grains_between(edges: Int64, rows: int) -> int:
@@ -240,25 +251,37 @@ def _grains_between(edges: Int64, rows: int) -> int:
 
 
 Pointers = Callable[[int, int], npt.NDArray[np.int64]]
-"""Function of ``top`` and ``bottom``: number of stored entries before each of the lines ``top:bottom`` (rows,
-or columns if the store is by columns), and before line ``bottom``."""
+"""Function of ``top`` and ``bottom``: number of stored entries before each of lines ``top`` to ``bottom``.
+
+(bottom - top + 1,), counted from line 0 of the matrix. Lines are rows, or columns if the store is by columns.
+"""
 
 PANEL_NUMBERS = 2**20
-"""Largest number of stored entries of a panel: its results by line, and the entries in another order, stay in
-cache."""
+"""Largest number of stored entries of a panel.
+
+So its results by line, and the entries in another order, stay in cache.
+"""
 
 PANEL_LINES = 2**14, 2**16
-"""Largest number of lines of a panel: the first value; or more, up to the second, while a panel has fewer
-stored entries than ``NUMBERS_PER_PLACE`` for each index of the short side."""
+"""Largest number of lines of a panel: usually, and of a panel of few entries.
+
+The latter is one with fewer stored entries than ``NUMBERS_PER_PLACE`` for each index of the short side.
+"""
 
 NUMBERS_PER_PLACE = 2
-"""Stored entries wanted for each index of the short side, since each index costs a look in every panel."""
+"""Number of stored entries wanted in a panel for each index of the short side.
+
+Each of these indices costs a look in every panel.
+"""
 
 GRAINS_PER_PANEL = 4
-"""Dense grains that take as long as a panel of stored entries: a byte of these takes four times as long."""
+"""Number of grains that a panel of stored entries counts as, where the number of streams is decided.
+
+A byte of stored entries takes four times as long as a byte of a dense matrix.
+"""
 
 POINTER_SLICE = 2**16
-"""Pointers (numbers of entries stored before each line) that are read at a time."""
+"""Number of pointers (numbers of entries stored before each line) that are read at a time."""
 
 
 def cut_by_numbers(
@@ -314,7 +337,7 @@ def cut_by_numbers(
 
 
 def most_numbers(pointers: Pointers, edges: npt.NDArray[np.int64]) -> int:
-    """Number of stored entries of the fullest panel between given edges; see ``cut_by_numbers``.
+    """Number of stored entries of the fullest panel; ``edges`` (panels + 1,) are those of panels, in lines.
 
     >>> full = np.array([0, 5, 6, 9, 10])
     >>> most_numbers(lambda a, b: full[a : b + 1], np.array([0, 2, 4]))
@@ -324,7 +347,7 @@ def most_numbers(pointers: Pointers, edges: npt.NDArray[np.int64]) -> int:
 
 
 def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number of stored entries before each edge."""
+    """Number of stored entries before each of ``edges``, which are indices of lines; (edges,)."""
     before = np.empty(len(edges), np.int64)
     for top in range(0, int(edges[-1]), POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, int(edges[-1]))
@@ -335,14 +358,16 @@ def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _most_lines(lines: int, places: int, numbers: int) -> int:
-    """Largest number of lines of a panel, for this many lines, indices of the short side, and stored
-    entries."""
+    """Largest number of lines of a panel, for a matrix of so many lines and stored entries (``numbers``).
+
+    ``places`` is the length of a line.
+    """
     tall = lines * min(NUMBERS_PER_PLACE * places, PANEL_NUMBERS) // max(numbers, 1)
     return min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
 
 
 def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of panels that are whole chunks, and most stored entries of a panel."""
+    """Edges of panels of whole chunks, as indices of lines, and most stored entries of a panel."""
     ends, before = grid.edges.tolist(), _numbers_before(pointers, grid.edges).tolist()
     chosen = [0]
     for i in range(1, len(ends) - 1):
@@ -355,7 +380,7 @@ def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.N
 
 
 def _number_edges(pointers: Pointers, lines: int, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of panels, each with as many lines as allowed, and most stored entries of a panel."""
+    """Edges of panels with as many lines as allowed, as indices of lines, and most stored entries of one."""
     edges, start, before, fullest = [0], 0, 0, 0
     for top in range(0, lines, POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, lines)

@@ -35,7 +35,7 @@ class Slot(Protocol):
         """The panel as it was read, on the host."""
 
     def recall(self, name: Hashable) -> bool:
-        """Take the panel that was kept under a name; False if there is none."""
+        """Take the panel that an earlier pass kept under the key ``name``; returns False if there is none."""
 
     def room(self, shape: tuple[int, ...]) -> Array:
         """Host buffer to read a panel of that shape into, once the panel before is no longer needed."""
@@ -44,7 +44,7 @@ class Slot(Protocol):
         """Use a panel in memory that the slot does not own, without a copy."""
 
     def send(self, name: Hashable = None) -> None:
-        """Move the panel to the device it is computed on; it is kept there under a name if there is room."""
+        """Move the panel to the device; if there is room, keep it for later passes under key ``name``."""
 
     def array(self) -> Array:
         """The panel as an array on the device it is computed on."""
@@ -67,7 +67,7 @@ class Device(Protocol):
         """An array on the device that is not initialized."""
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """An array of the host as an array of the device, converted to the type it is computed with."""
+        """An array of the host as an array of the device, converted to ``dtype``."""
 
     def bring(self, array: Array) -> Array:
         """An array of the host itself, or its copy on the device, in its own type."""
@@ -97,20 +97,20 @@ class Device(Protocol):
         """Wait for the device; then deliver arrays passed to ``send``, and evaluate checks of ``holds``."""
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Limit arrays to the planned bytes from now on, and free panels of runs other than ``run``."""
+        """Limit arrays on the device to ``nbytes`` from now on, and free panels of all runs but ``run``."""
 
     def forget(self) -> None:
         """Free all panels that are kept."""
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """Sums of a stream as the device needs them: those named in ``resident`` on the device."""
+        """Sums of a stream, by name, where steps need them: those in ``resident`` on the device."""
 
     def unload(self, state: State) -> State:
-        """Sums of a stream, all of them on the host."""
+        """Sums of a stream, ``state``, copied to the host as far as they are not there."""
 
 
 def runs_on_device(kernels: Iterable[Kernel]) -> bool:
-    """True if every kernel of a fold has a body for a device; False if it names no kernels."""
+    """True if every kernel of a fold has a body for a GPU; False if it names no kernels."""
     kernels = tuple(kernels)
     return bool(kernels) and all(
         getattr(each, "portable", False) or has_body(str(each.__module__), str(each.__name__), "gpu")
@@ -135,7 +135,7 @@ class HostSlot:
         self.staged = staged
 
     def recall(self, name: Hashable) -> bool:
-        """False, as no panel is kept."""
+        """Return False, as no panel is kept on the host."""
         return False
 
     def room(self, shape: tuple[int, ...]) -> Array:
@@ -172,7 +172,7 @@ class Host:
         return aligned_empty(shape, dtype)
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """The array, contiguous and in the type that it is computed with."""
+        """The array, contiguous and in type ``dtype``; a copy only if needed."""
         return np.ascontiguousarray(array, dtype)
 
     def bring(self, array: Array) -> Array:
@@ -207,11 +207,11 @@ class Host:
         """No-op: no panel is kept."""
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """The sums as they are."""
+        """The sums ``state`` as they are: all of them are on the host."""
         return state
 
     def unload(self, state: State) -> State:
-        """The sums as they are."""
+        """The sums ``state`` as they are: all of them are on the host."""
         return state
 
 
@@ -236,6 +236,7 @@ class Report:
     """Pairs of a kind of device, and the ``core_type`` on which the last bits of its results depend."""
 
     peak_bytes: int
+    """Peak bytes that a process held above its baseline."""
 
     def __or__(self, other: Report) -> Report:
         return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
@@ -247,7 +248,7 @@ class Report:
 
 
 def refuse_mixed(report: Report) -> None:
-    """Raise ``PlanError`` where processes ran kernels that differ in the last bits of results."""
+    """Raise ``PlanError`` if, by a report, processes ran kernels that differ in the last bits of results."""
     for kind in {kind for kind, _ in report.cores}:
         cores = sorted(core for each, core in report.cores if each == kind)
         if len(cores) > 1:

@@ -29,12 +29,16 @@ class FilePolicy:
     """True if the same command may go on from what is on disk."""
 
     is_remote: bool = False
-    """True if machines other than the driver's write, which may be lost while the driver goes on."""
+    """True if machines other than the driver's write files, which may be lost while the driver goes on.
+
+    Checkpoints are then flushed to the disk as they are saved.
+    """
 
     folders: tuple[Path, ...] = ()
     """Folders of checkpoints, of scratch, and of the growing result."""
 
     background: Background | None = field(default=None, compare=False)
+    """Thread that flushes files while the run goes on; None in workers, or if nothing is flushed by it."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return FilePolicy, (self.resumable, self.is_remote, self.folders)
@@ -49,7 +53,10 @@ class FilePolicy:
         return [self.path_of(name) for name in ledger.blocks]
 
     def path_of(self, name: str) -> Path:
-        """Path of a file by its name within the run."""
+        """Path of a file by its name in a ledger: the name of one of ``folders``, and the path below it.
+
+        A name that begins otherwise is itself the path.
+        """
         first, _, rest = name.partition("/")
         for folder in self.folders:
             if folder.name == first:
@@ -82,7 +89,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Queue a function to run after all earlier ones; raises an error since the last call."""
+        """Queue a function to run after all earlier ones; raises the error of an earlier one that failed."""
         self._raise()
         if self._thread is None:
             thread = threading.Thread(target=self._loop, name="rankfold-settle", daemon=True)
@@ -91,7 +98,7 @@ class Background:
         self._work.put(work)
 
     def finish(self) -> None:
-        """Wait until all functions have run; raises an error of one."""
+        """Wait until all functions have run; raises the error of one that failed."""
         self.stop()
         self._raise()
 

@@ -43,7 +43,7 @@ class Fold(Protocol):
 
     @property
     def slots(self) -> int:
-        """Buffers for panels: 2 to read ahead while working, 1 not to."""
+        """Number of panel buffers: 1, 2 to read one panel ahead, or more: then ``slots - 2`` threads read."""
 
     @property
     def row_seconds(self) -> float:
@@ -53,13 +53,13 @@ class Fold(Protocol):
         """Sums (accumulator) of a stream before its first panel."""
 
     def workspace(self, device: Device = HOST) -> Any:
-        """Everything a segment needs to allocate or load, on the device that it is computed on."""
+        """Allocate and load all that a segment needs on its device; other methods get it as ``work``."""
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
-        """Read rows ``start:stop`` into panel buffer ``slot``."""
+        """Read rows ``start:stop`` into panel buffer number ``slot`` of the workspace ``work``."""
 
     def step(self, state: State, work: Any, start: int, stop: int, slot: int) -> None:
-        """Fold rows ``start:stop``, in panel buffer ``slot``, into the sums ``state``, in place."""
+        """Fold rows ``start:stop``, in buffer ``slot`` of ``work``, into the sums ``state``, in place."""
 
     def merge(self, total: State, other: State) -> None:
         """Add the sums ``other`` of one stream to ``total``, in place; on the host."""
@@ -98,6 +98,7 @@ class Constant(Buffer):
     """A buffer that is filled from a file of arrays that the driver has written, converted to its type."""
 
     part: Path = Path("-")
+    """Path of that file, in which the array has the name of the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Sum(Buffer):
         return np.zeros(self.shape, self.dtype) if self.empty is None else self.empty()
 
     def combine(self, total: Array, other: Array) -> Array:
-        """Join the arrays of two streams; in place if they are added."""
+        """Join the arrays of two streams and return the result; if they are added, in place in ``total``."""
         if self.join is not None:
             return self.join(total, other)
         total += other
@@ -189,8 +190,7 @@ class DeclaredFold:
 
     @property
     def memory_bytes(self) -> int:
-        """Upper bound on the memory of a segment: a workspace, and two accumulators, which a merge holds
-        besides it."""
+        """Upper bound on the bytes of a segment: a workspace, and two accumulators, which a merge holds."""
         buffers = sum(each.nbytes for each in self.buffers().values())
         return buffers + self.temporary_bytes + 2 * self.accumulator_bytes
 
@@ -215,7 +215,7 @@ class DeclaredFold:
         return frozenset(name for name, each in self.sums().items() if not each.on_host)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate the buffers on a device, and load the constants into theirs."""
+        """Allocate the buffers on a device, fill the constants among them, and return all by their names."""
         buffers, parts = Workspace(device=device), dict[Path, State]()
         for name, each in self.buffers().items():
             if isinstance(each, Constant):
@@ -235,7 +235,7 @@ class DeclaredFold:
         """No-op; folds over a matrix read a panel here."""
 
     def merge(self, total: State, other: State) -> None:
-        """Join the sums of two streams, into ``total``."""
+        """Join the sums ``other`` of one stream to ``total``, those of another, in place."""
         for name, each in self.sums().items():
             total[name] = each.combine(total[name], other[name])
 
@@ -244,13 +244,16 @@ class DeclaredFold:
 
 
 def panels_of(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Yield the panels of a segment in order, as they are read: index, start, stop and slot of each."""
+    """Read panels ``first:until`` of a fold in order, and yield (index, start row, stop row, slot) of each.
+
+    ``work`` is the workspace, into whose buffer ``slot`` a panel has been read when it is yielded.
+    """
     by_many = fold.slots > 2
     return _read_by_many(fold, work, first, until) if by_many else _read_by_one(fold, work, first, until)
 
 
 def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Yield panels that threads read into slots not in use; two are full while others are filled."""
+    """Yield as ``panels_of``; ``slots - 2`` threads read further panels into slots that are not in use."""
     readers = fold.slots - 2
     with ThreadPoolExecutor(readers, "rankfold-read") as pool:
         coming: deque[Future[float]] = deque()
@@ -264,14 +267,14 @@ def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tu
 
 
 WAITING_SHARE = 0.2
-"""Least share of the work on a panel that a read must wait for to be worth a thread of its own."""
+"""Seconds that a read waits, per second of work on a panel, above which a thread reads panels ahead."""
 
 PANELS_BETWEEN_PROBES = 64
-"""Panels between two reads that are timed without a competing thread."""
+"""Number of panels between two reads that are timed while no other thread competes: see ``_read_by_one``."""
 
 
 def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Yield panels as they are read; the next one is read while the caller works, if reads wait for anything.
+    """Yield as ``panels_of``; the next panel is read while the caller works, if reads wait for anything.
 
     A read from the page cache is a copy: a thread for it would only compete with the products for the same
     cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is recognized
@@ -295,7 +298,7 @@ def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tup
 
 
 def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
-    """Read a panel; returns the seconds spent waiting rather than working."""
+    """Read rows ``start:stop`` into buffer ``slot``; returns wall time less processor time, in seconds."""
     wall, cpu = time.perf_counter(), time.thread_time()
     fold.read(work, start, stop, slot)
     return time.perf_counter() - wall - (time.thread_time() - cpu)

@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 _STATUS = Path("/proc/self/status")
 _MEMINFO = Path("/proc/meminfo")
 FIELDS_BYTES = 2**16
-"""Largest number of bytes that are read of such files, which are some thousand bytes long."""
+"""Largest number of bytes read of ``status`` and ``meminfo`` in ``/proc``, which have some thousand bytes."""
 
 
 def anonymous_bytes() -> int | None:
@@ -40,12 +40,12 @@ _baseline: list[int] = []
 
 
 def note_baseline() -> None:
-    """Record the memory that this process holds now as its baseline, without any work."""
+    """Record the memory that this process holds now, before any work, as its baseline."""
     _baseline[:] = [anonymous_bytes() or 0]
 
 
 def renew_baseline() -> None:
-    """Record the baseline again, if one was noted, for new memory that stays and is no work."""
+    """Record the baseline again, if one was noted: for new memory that stays and belongs to no work."""
     if _baseline:
         note_baseline()
 
@@ -56,12 +56,12 @@ def forget_baseline() -> None:
 
 
 def bytes_above_baseline() -> int:
-    """Anonymous memory above the noted baseline; 0 in a process that noted none."""
+    """Bytes of anonymous memory of this process above its noted baseline; 0 if it noted none."""
     return max(0, (anonymous_bytes() or 0) - _baseline[0]) if _baseline else 0
 
 
 def available_bytes() -> int:
-    """Memory that this process could still take, within its control groups."""
+    """Bytes of memory that this process could still take, within its control groups."""
     available = _field(_MEMINFO, "MemAvailable:")
     if available is None:
         available = _machine_bytes() // 2
@@ -83,8 +83,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Numbers of the options of ``mallopt`` in glibc's malloc.h."""
 
 HEAP_BLOCK_BYTES = 4 * 2**20
-"""Size from which blocks are mapped, and returned to the system when they are freed. NumPy asks for huge
-pages from this size on, so that fresh ones cost few faults."""
+"""Bytes from which on blocks are mapped, and returned to the system when they are freed.
+
+NumPy asks for huge pages from this size on, so that fresh ones cost few faults.
+"""
 
 
 @functools.cache
@@ -116,7 +118,10 @@ def _c_library() -> ctypes.CDLL:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Bytes in a line of a file of ``/proc``; few operations, as it is read a hundred times a second."""
+    """Bytes that the line of a file of ``/proc`` that begins with ``name`` states in kB; None without it.
+
+    Few operations, as it is read a hundred times a second.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             text = b"\n" + file.read(FIELDS_BYTES)
@@ -128,23 +133,23 @@ def _field(path: Path, name: str) -> int | None:
 
 @dataclass(slots=True)
 class PeakMemory:
-    """Anonymous memory of a process over a stretch of time."""
+    """Anonymous memory of a process while some work was done."""
 
     baseline: int | None
     """Bytes before the work: interpreter, imports and compiled kernels."""
 
     peak: int | None
-    """Largest number of bytes sampled."""
+    """Largest number of bytes sampled during the work; None where the system does not say."""
 
     @property
     def above_baseline(self) -> int | None:
-        """Peak less baseline."""
+        """Peak less baseline, in bytes."""
         return None if self.peak is None or self.baseline is None else self.peak - self.baseline
 
 
 @contextlib.contextmanager
 def watched_memory(interval_seconds: float = 0.01) -> Iterator[PeakMemory]:
-    """Sample anonymous memory in a thread of its own until the block ends."""
+    """Sample anonymous memory in a thread during the block; yields the ``PeakMemory``, which it updates."""
     start = anonymous_bytes()
     peak = PeakMemory(start, start)
     end = threading.Event()
@@ -168,7 +173,10 @@ def watched_memory(interval_seconds: float = 0.01) -> Iterator[PeakMemory]:
 PROC = Path("/proc/self")
 
 INACTIVE = {"memory.max": b"inactive_file", "memory.limit_in_bytes": b"total_inactive_file"}
-"""Line of ``memory.stat`` for the page cache of a group and those below it, by the file of its limit."""
+"""Name of the line of ``memory.stat`` for the page cache of a group, by the file that has its limit.
+
+Groups below it are included.
+"""
 
 USAGE = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
 
@@ -216,7 +224,10 @@ def _room(limit: int, limit_file: str) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _limit_files(proc: Path, groups: bytes) -> tuple[str, ...]:
-    """Files with limits on memory of all groups on the path of a process, by its ``cgroup`` file."""
+    """Paths of the files with the memory limits of all groups on the path of a process.
+
+    ``groups`` is the content of its ``cgroup`` file.
+    """
     mounts = _mounts(proc)
     files = list[str]()
     for line in os.fsdecode(groups).splitlines():

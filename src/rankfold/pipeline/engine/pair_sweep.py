@@ -48,8 +48,10 @@ Tell = Callable[[str, int, int], None]
 Meetings = Sequence[tuple[Meeting, tuple[Any, ...]]]
 
 GRAPH_TASKS, GRAPH_ROUNDS = 4096, 16
-"""Tasks of one Dask graph: the first value, or the second times the tasks that run at once if that is more.
-So the memory of a driver does not grow with the rows."""
+"""Largest number of tasks of one Dask graph: the first, or the second times the tasks at a time if more.
+
+So the memory of a driver does not grow with the rows.
+"""
 
 _MEETINGS = "done"
 
@@ -79,25 +81,25 @@ class PairFold(Protocol):
         """Allocate everything for a task that holds up to ``rows`` rows in memory."""
 
     def load_resident(self, work: Any, group: tuple[int, int]) -> int:
-        """Load the blocks of a group into memory if they are not there; returns the bytes that were read."""
+        """Load blocks ``range(*group)`` into workspace ``work`` unless they are there; returns bytes read."""
 
     def holds(self, work: Any, group: tuple[int, int]) -> bool:
-        """True if the blocks of a group are in memory, so that loading them takes no reading."""
+        """True if blocks ``range(*group)`` are in workspace ``work``, so that loading them reads nothing."""
 
     def load_passing(self, work: Any, block: int, group: tuple[int, int]) -> int:
-        """Load a block in addition to the group, unless it is one of the group; returns the bytes read."""
+        """Load one block into ``work``, unless it is one of ``range(*group)``; returns bytes read."""
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
-        """Compare a block of the group with the passing block ``other``, and update their accumulators in
-        place.
+        """Compare a held block with the passing block ``other``, and update their accumulators in place.
 
-        ``other_state`` is None where passing blocks have no accumulators, or where both are the same block.
+        These are ``state`` and ``other_state``; both blocks have been loaded into ``work``. ``other_state``
+        is None if passing blocks have no accumulators, or if both are the same block.
         """
 
 
 @dataclass(slots=True)
 class PairReport:
-    """Memory and bytes read of tasks, as they report them."""
+    """Peak bytes of a process above its baseline, and bytes read in all, as tasks report them."""
 
     peak_bytes: int = 0
     read_bytes: int = 0
@@ -108,13 +110,19 @@ class PairReport:
 
 @dataclass(frozen=True, slots=True)
 class PairSweep:
-    """A fold over pairs, the folder of its accumulators, groups of blocks, and tasks of a process at once."""
+    """A sweep over pairs of rows: its fold, and how its tasks are cut and run."""
 
     name: str
     fold: PairFold
     folder: Path
+    """Folder of the accumulators."""
+
     groups: npt.NDArray[np.int64]
+    """Edges of the groups as indices of blocks, (groups + 1,)."""
+
     concurrency: int
+    """Number of tasks that one process runs at once."""
+
     at_once: int = 1
     """Number of tasks at once in all processes."""
 
@@ -123,7 +131,11 @@ class PairSweep:
     """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
     def run(self, scheduler: Scheduler, progress: Tell | None = None) -> PairReport:
-        """Compare all pairs of rows that were not compared yet, in this or in an earlier run."""
+        """Compare all pairs of rows that were not compared yet, in this or in an earlier attempt.
+
+        ``progress`` is called with the name of the sweep, the rows done, and the rows in all. Results are
+        left in accumulators: see ``finished_lists``.
+        """
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
@@ -166,8 +178,9 @@ class PairSweep:
         return met & met.T if own else met
 
     def _graphs(self, met: Bools) -> Iterator[Meetings]:
-        """Yield the tasks (meetings of two groups) that are not done, those of one Dask graph at a time, as
-        there may be millions.
+        """Yield the tasks (meetings of two groups) that are not done, those of one Dask graph at a time.
+
+        There may be millions. ``met`` is what ``_met`` returned.
         """
         missing = (
             (meeting, alone)
@@ -206,7 +219,7 @@ class PairSweep:
         return total
 
     def graph(self, missing: Meetings, lease: str) -> Delayed:
-        """Dask graph of some meetings, each after earlier ones with the same groups.
+        """Dask graph of the ``missing`` meetings, each after earlier ones with the same groups.
 
         One dictionary: with ``delayed`` calls, each task would hold a table of all earlier tasks.
         """
@@ -254,15 +267,15 @@ class _Progress:
 
 
 def load_lists(folder: Path, block: int, accumulator: int = 0) -> State | None:
-    """Accumulator of a block from disk; None if there is no undamaged one."""
+    """Read accumulator number ``accumulator`` of a block from disk; None if there is no undamaged one."""
     return load_if_whole(_part(folder, block, accumulator))
 
 
 def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0) -> State:
-    """Accumulator of a block that has been compared with all others.
+    """Read an accumulator of a block of ``pairs`` that has been compared with all blocks that belong to it.
 
-    Raises ``DamagedStateError`` for one that was set back, or is damaged; the latter is set aside, to be made
-    again.
+    Raises ``DamagedStateError`` if some are missing, as it was set back, or if it is damaged; then it is set
+    aside, to be made again.
     """
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
@@ -277,7 +290,7 @@ def has_lists(folder: Path, block: int, accumulator: int = 0) -> bool:
 
 
 def save_lists(folder: Path, block: int, state: State, met: Bools, accumulator: int = 0) -> None:
-    """Save the accumulator of a block, with a bit for each block that it has been compared with."""
+    """Save an accumulator of a block; ``met`` (blocks,) is True for blocks that it has been compared with."""
     save_arrays(_part(folder, block, accumulator), {**state, _MEETINGS: np.packbits(met)})
 
 
@@ -316,16 +329,19 @@ class _Accumulators:
         return self.states[block]
 
     def have_met(self, block: int, other: int, *, both: bool) -> bool:
-        """True if two blocks have been compared, as far as loaded accumulators show."""
+        """True if the accumulator of ``block`` says that it has been compared with ``other``.
+
+        With ``both``, the accumulator of ``other`` must say so too.
+        """
         return bool(self.met[block][other] and (not both or self.met[other][block]))
 
     def note(self, block: int, other: int) -> None:
-        """Mark a block as compared with another, in its own accumulator."""
+        """Mark a block as compared with ``other``, in the accumulator of the block."""
         self.met[block][other] = True
         self.changed.add(block)
 
     def save(self, *blocks: int) -> None:
-        """Write accumulators that have changed."""
+        """Write the accumulators of these blocks to disk, if they have changed."""
         for block in set(blocks) & self.changed:
             require_ours(self.folder, self.lease)
             lists = self.place.unload(self.states[block])
@@ -350,7 +366,11 @@ def _meet(
     journal: Journal,
     device: str,
 ) -> PairReport:
-    """Compare the blocks of a meeting that were not compared yet. ``before`` only orders the tasks."""
+    """Compare the blocks of a meeting that were not compared yet: one task.
+
+    ``rows`` is the largest number of rows of a group, ``limit`` that of tasks at once in a process.
+    ``before`` only orders the tasks.
+    """
     this, fold = attempt(lease, limit), reference.value
     own, place = fold.pairs.others is None, device_of(device)
     place.limit(fold.device_bytes(rows), folder.parent)
@@ -380,7 +400,7 @@ def _meet(
 def _passing(
     fold: PairFold, work: Any, accumulators: _Accumulators, meeting: Meeting, this: Attempt, lease: str
 ) -> Iterator[int]:
-    """Load passing blocks one by one, and compare each with the group; yields the bytes read for each."""
+    """Load the passing blocks of a meeting one by one, compare each with the held group, yield bytes read."""
     own, last_save = fold.pairs.others is None, time.monotonic()
     together = own and meeting.group == meeting.passing
     blocks = range(*meeting.group)

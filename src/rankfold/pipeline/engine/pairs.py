@@ -41,22 +41,29 @@ MOST_BLOCKS = 8192
 """Largest number of blocks, and so files of accumulators."""
 
 TARGET_TASKS = 64
-"""Number of tasks up to which a block gets more accumulators, if there are blocks to share among them."""
+"""Number of tasks wanted between two sets of rows.
+
+If queries have fewer blocks, each block gets several accumulators, as far as there are blocks of rows.
+"""
 
 FEW = 8
-"""Largest number of groups for each task at once with which groups meet in a tournament."""
+"""Largest number of groups, per task at a time, for which groups meet in a tournament: see ``order``."""
 
 GROUPS_PER_THREAD = 2, 4
-"""Groups for each thread, at least and if possible. With twice as many groups as threads all threads are
-busy; with more, the last round is short."""
+"""Number of groups for each thread: at least, and if possible.
+
+With twice as many groups as threads all threads are busy; with more, the last round is short.
+"""
 
 MOST_TASKS = 100_000
-"""Largest number of tasks of a sweep, one for each pair of groups, as far as twice as many groups as threads
-allow."""
+"""Largest number of tasks of a sweep, one for each pair of groups.
+
+There are more if twice as many groups as threads make more pairs.
+"""
 
 
 def block_edges(grid: Grid, columns: int) -> Int64:
-    """Edges of the blocks of an axis, between native chunks where those cannot be split."""
+    """Edges of blocks of rows with ``columns`` values, as row indices; unsplittable chunks stay whole."""
     rows = int(np.clip(min(BLOCK_BYTES // (4 * columns), grid.length // TARGET_BLOCKS), *BLOCK_ROWS))
     return panel_edges(grid, max(rows, -(-grid.length // MOST_BLOCKS)))
 
@@ -78,7 +85,7 @@ class Pairs:
 
     @property
     def met(self) -> Int64:
-        """Edges of the blocks that each block with an accumulator is compared with."""
+        """Edges, as row indices, of the blocks that each block with an accumulator is compared with."""
         return self.rows if self.others is None else self.others
 
     @property
@@ -129,13 +136,14 @@ class Meeting:
     """First passing block, and the end."""
 
     accumulator: int = 0
+    """Index of the accumulator of each held block that takes the results; 0 within one set of rows."""
 
 
 def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
-    """Yield all meetings, in an order that keeps ``at_once`` tasks busy.
+    """Yield all meetings of groups, in an order that keeps ``at_once`` tasks busy.
 
-    Each comes with keys of what no other task may use meanwhile: its two groups, or its group and
-    accumulator.
+    ``groups`` are the edges of groups as indices of blocks. Each meeting comes with keys of what no other
+    task may use meanwhile: the numbers of its two groups, or one pair of a group and an accumulator.
     """
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:
@@ -176,14 +184,17 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def in_order(count: int, at_once: int) -> int:
-    """Distance to the earlier meeting that one waits for, so that groups stay in memory; 0 to not wait."""
+    """How many meetings before a meeting the one is that it waits for, so that groups stay in memory.
+
+    0 if it does not wait. ``count`` is the number of groups, ``at_once`` that of tasks at a time.
+    """
     if at_once == 1:
         return 1
     return 0 if count <= FEW * at_once else 2 * at_once
 
 
 def rounds(count: int) -> Iterator[tuple[int, int]]:
-    """Every pair of ``count`` players once, round after round, by the circle method.
+    """Yield every pair of ``count`` groups once, round after round, by the circle method for players.
 
     In round ``r`` those meet whose sum is ``r`` modulo an odd number of players; the one who would meet
     himself meets the last player, if their number is even. The first of a pair is the same for many rounds,

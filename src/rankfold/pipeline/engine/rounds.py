@@ -26,23 +26,28 @@ Int64 = npt.NDArray[np.int64]
 
 
 def _keep(array: Array, ends: Sequence[int]) -> None:
-    """Exchange rows with nobody."""
+    """Leave the array as it is: the ``swap`` of a process that has all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rows that are a process's own, and how it exchanges rows with the others."""
+    """Rows whose state one process changes, and how it exchanges rows with the other processes."""
 
     bounds: tuple[int, ...]
-    """First row of each process's share, and the number of rows."""
+    """First row of each process, and the number of rows, (processes + 1,)."""
 
     part: int = 0
-    """Number of this process."""
+    """Number of this process, from 0 on: its rows are ``bounds[part]:bounds[part + 1]``."""
 
     threads: int = 1
+    """Number of threads of this process."""
+
     swap: Callable[[Array, Sequence[int]], None] = _keep
-    """Sends own rows of an array to all other processes, and fills in theirs, in place. Gets the array, and
-    the first row of each process in it, then the end. All processes call it equally often."""
+    """Function that sends rows of this process to all others, and fills in the rows of the others, in place.
+
+    It is called with the array, and with the first row of each process in this array and the end,
+    (processes + 1,). All processes call it equally often.
+    """
 
     @property
     def is_all(self) -> bool:
@@ -51,7 +56,7 @@ class Share:
 
     @property
     def own(self) -> slice:
-        """Own rows."""
+        """Rows of this process, as a slice of all rows."""
         return slice(*self.bounds[self.part : self.part + 2])
 
 
@@ -60,19 +65,21 @@ class Part(Protocol):
 
     @property
     def made(self) -> int:
-        """Number of rounds that were made."""
+        """Number of rounds made so far, those before the last checkpoint included."""
 
     @property
     def is_whole(self) -> bool:
-        """True if the state of all rows is that after ``made`` rounds, False within a round, or while that of
-        others is not up to date. The last round leaves it True.
+        """True if the state of all rows is that after ``made`` rounds: it can be saved.
+
+        False within a round, or while rows of other processes are not up to date. The last round leaves it
+        True.
         """
 
     def run(self, on_round: Callable[[], None]) -> None:
         """Make all rounds that are left, and call ``on_round`` after each."""
 
     def arrays(self) -> State:
-        """Arrays of the state, from which rounds can be resumed."""
+        """Arrays of the state of all rows by name, as a checkpoint stores them."""
 
 
 class Rounds(Protocol):
@@ -85,7 +92,7 @@ class Rounds(Protocol):
     """Name of the file of checkpoints."""
 
     counter: str
-    """Name of the array of a state that says how many rounds were made."""
+    """Name of the array of a state from which ``made`` finds the number of rounds."""
 
     @property
     def rows(self) -> int:
@@ -96,13 +103,13 @@ class Rounds(Protocol):
         """Number of rounds in all."""
 
     def made(self, counter: Array) -> int:
-        """Return the number of rounds that were made, by the array ``counter`` of a state."""
+        """Return the number of rounds that led to a state, from ``counter``, its array of that name."""
 
     def part(self, state: State, share: Share) -> Part:
-        """Return what a process resumes from a state, whose arrays become its own."""
+        """Make the part of the process with ``share``: it goes on from ``state``, and owns its arrays."""
 
     def work_before(self) -> Int64:
-        """Return the work of rows 0 to i, (rows + 1,), in any unit: processes share it equally."""
+        """Return the work of all rows before row i, (rows + 1,), in any unit; processes share it equally."""
 
     def message_bytes(self, rows: int) -> int:
         """Return the most bytes of one exchange of a process with this number of rows."""
@@ -112,9 +119,10 @@ class Rounds(Protocol):
 
 
 def make_rounds(run: Run, rounds: Rounds, start: Callable[[], State], parts: range) -> State:
-    """Make rounds to the end, from an earlier checkpoint or from ``start()``; returns the last state.
+    """Make all rounds that are left, and return the last state: arrays by name.
 
-    ``parts`` are the numbers of processes that rows may be shared among, if there are workers.
+    They go on from a checkpoint of an earlier attempt, or begin with the state that ``start()`` returns.
+    ``parts`` is the range of the number of processes that may share the rows, if there are workers.
     """
     path, began = run.part(rounds.name, rounds.checkpoint), time.perf_counter()
     found = load_if_whole(path)
@@ -151,7 +159,7 @@ def _in_process(run: Run, rounds: Rounds, path: Path, state: State) -> State:
 
 
 def _by_team(run: Run, rounds: Rounds, path: Path, parts: range) -> int:
-    """Make all rounds on workers, which save their last state; returns the most memory of a worker."""
+    """Make all rounds on workers, which save the last state at ``path``; returns peak bytes of a worker."""
     before = rounds.work_before()
 
     def work(count: int) -> tuple[SharedRounds, list[int]]:
@@ -176,8 +184,13 @@ class SharedRounds:
 
     rounds: Rounds
     path: Path
+    """Path of the checkpoint."""
+
     bounds: tuple[int, ...]
+    """First row of each process, and the number of rows, (processes + 1,)."""
+
     checkpoint_seconds: float
+    """Seconds between two checkpoints."""
 
     def do_part(self, member: Member) -> None:
         """Make rounds from the last checkpoint to the end, or until this process is to stop."""

@@ -41,7 +41,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Function that is called with the name of a sweep, the rows done, and the rows in all."""
+"""Function that is called with the name of a sweep, the number of rows done, and of rows in all."""
 
 
 @dataclass(slots=True)
@@ -59,16 +59,20 @@ class Run:
 
     scheduler: Scheduler
     concurrency: int
+    """Number of segments that one process runs at once."""
+
     slots: int
+    """Number of panel buffers of each segment, as in ``Fold``."""
+
     progress: Progress | None = None
     groups: int = 0
     """Number of groups (blocks of rows that a task holds in memory) in a sweep over pairs of rows."""
 
     at_once: int = 1
-    """Number of tasks that run at once, in all processes."""
+    """Number of tasks of a sweep over pairs of rows that run at once, in all processes."""
 
     memory_bytes: int = 0
-    """Working memory of each process."""
+    """Bytes of working memory of each process, above its baseline."""
 
     file_policy: FilePolicy = field(default_factory=FilePolicy)
     edition: int = 1
@@ -78,7 +82,7 @@ class Run:
     """Device of the folds that have code for it, ``"cpu"`` or ``"gpu"``."""
 
     require_held: Callable[[], None] = lambda: None
-    """Raises where another process works on the same run; called before sweeps and facts are written."""
+    """Function that raises if another process works on the same run; called before anything is written."""
 
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
@@ -87,14 +91,16 @@ class Run:
     """Sweeps that made the matrix ready, which ``passes`` leaves out: limits of solvers do not count them."""
 
     warnings: list[str] = field(default_factory=list)
+    """Texts that the result keeps as its warnings."""
+
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time of each sweep of this attempt."""
+    """Seconds of wall time of each sweep of this attempt, by its name."""
 
     notes: dict[str, Any] = field(default_factory=dict)
-    """Additional facts on this attempt."""
+    """Additional facts on this attempt, by name, such as ``read_bytes`` of a sweep over pairs."""
 
     worker_bytes: int = 0
-    """Peak memory that a worker process held above its baseline, in this attempt."""
+    """Peak bytes that a worker process held above its baseline, in this attempt."""
 
     written: Ledger = field(default_factory=Ledger)
     """Record (ledger) of the files that sweeps wrote to scratch and into the result, with checksums."""
@@ -103,26 +109,28 @@ class Run:
     """For each file of the ledger, the path of the checkpoint of the sweep, or step, that wrote it."""
 
     earlier: set[str] = field(default_factory=set)
-    """Files of the ledger that an earlier attempt wrote, and that were not compared with the disk since."""
+    """Names of files of the ledger that an earlier attempt wrote, and that are not checked for damage yet."""
 
     fitted: dict[str, Any] = field(default_factory=dict)
-    """Values measured for the preparation steps of the matrix (``prepare=``), which the result keeps."""
+    """Arrays measured for the preparation steps of the matrix (``prepare=``), by name; the result keeps them.
+
+    Each comes with the names of its axes.
+    """
 
     request: dict[str, Any] | None = None
-    """Request of the caller, for the facts of the result, if the task of another one runs; else None."""
+    """Request of the caller, which the result names, if the task of another request is run; else None."""
 
     matrix: Source | None = None
     """Matrix that the result names as its input, if the task uses something derived from it; else None."""
 
     missing_chunks: dict[str, Any] = field(default_factory=dict)
-    """Chunks of the matrix that its store does not hold; empty where it holds all."""
+    """Number of chunks that the store of the matrix lacks, as ``Absence.as_dict`` gives it; empty if none."""
 
     growth: dict[str, Any] | None = None
     """Facts on the rows that a result is based on, if it may take in more rows later; else None."""
 
     def describe(self, facts: Mapping[str, Any]) -> None:
-        """Write facts (metadata) into the result, which becomes a group; call this when all arrays are
-        written.
+        """Write facts (metadata) into the result, which becomes a Zarr group, once all arrays are written.
 
         A small temporary result gets none on disk, as the caller gets its arrays without opening it.
         """
@@ -134,7 +142,7 @@ class Run:
             write_group(self.result, facts)
 
     def part(self, *names: str) -> Path:
-        """Path of a checkpoint file below ``folder``; makes the folder that it is in."""
+        """Path of the checkpoint file ``names[0]/names[1]/...`` in ``folder``; makes the folder it is in."""
         path = self.folder.joinpath(*names)
         make_folder(path.parent)
         return path
@@ -194,7 +202,7 @@ class Run:
         return True
 
     def prepare(self, path: Path, make: Callable[[], State]) -> State:
-        """Load the arrays that an earlier attempt saved at ``path``, or make and save them.
+        """Load the arrays that an earlier attempt saved at ``path``, or save those that ``make()`` returns.
 
         Earlier arrays count if they and the scratch files that were written with them are undamaged.
         """
@@ -212,7 +220,7 @@ class Run:
         return arrays
 
     def load(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
-        """Load a whole matrix from scratch; if an earlier attempt wrote it, it is checked first."""
+        """Load a whole scratch matrix; one that an earlier attempt wrote is first checked for damage."""
         self.require(narrow.path)
         return narrow.load()
 
@@ -224,7 +232,7 @@ class Run:
             self.earlier.discard(name)
 
     def result_sums(self) -> dict[str, tuple[int, int]]:
-        """Bytes and checksums of files of the result that sweeps wrote, by their path in it.
+        """(bytes, checksum) of each file of the result that sweeps wrote, by its path in the result.
 
         Those that an earlier attempt wrote are compared with the disk.
         """
@@ -237,12 +245,12 @@ class Run:
         }
 
     def drop(self, narrow: ScratchMatrix) -> None:
-        """Remove a matrix from scratch at once; for matrices from which nothing is made."""
+        """Remove a scratch matrix at once, not after a flush as ``release``: nothing is made from it."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         narrow.remove()
 
     def release(self, narrow: ScratchMatrix) -> None:
-        """Remove a matrix from scratch, once everything made from it is flushed to disk."""
+        """Remove a scratch matrix, once everything made from it is flushed to disk."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         self.file_policy.after_settling(narrow.remove)
 
@@ -271,7 +279,10 @@ class Run:
     def facts(
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
-        """Facts (metadata) of a result of any kind: what was asked, by which method, and of which matrix."""
+        """Facts (metadata) of a result of any kind: what was asked, by which method, and of which matrix.
+
+        ``fingerprint`` is that of the matrix.
+        """
         source = source if self.matrix is None else self.matrix
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
@@ -306,7 +317,7 @@ _LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.gen
 
 
 def values_in(value: object, kind: type[T]) -> Iterator[T]:
-    """Yield all values of a type in nested data: the value itself, or in fields and items at any depth."""
+    """Yield all values of type ``kind`` in ``value``: itself, or in its fields and items at any depth."""
     if isinstance(value, _LEAVES):  # most values are, and a check against a protocol takes longer
         return
     if isinstance(value, kind):

@@ -40,19 +40,19 @@ class Budget:
     """Memory, threads and devices that one worker process may use, and the number of processes."""
 
     memory_bytes: int
-    """Working memory above the baseline of the process, shared by its threads."""
+    """Bytes of working memory above the baseline of the process, shared by its threads."""
 
     threads: int
-    """Tasks that one process runs at once, at most."""
+    """Largest number of tasks that one process runs at once."""
 
     workers: int = 1
     """Number of worker processes."""
 
     gpus: int = 0
-    """Number of GPUs reserved for each process."""
+    """Number of GPUs reserved for each process; 0 to compute on the host."""
 
     readers: int = 1
-    """Threads that read panels for a segment on a GPU."""
+    """Number of threads that read panels for a segment on a GPU."""
 
     bandwidth: float = 0.0
     """Bytes per second that the file system gives all processes together; 0 if that is not known."""
@@ -103,13 +103,13 @@ LARGE_BYTES = 8 * 2**20
 BLOCK_BYTES = 4 * 2**20
 
 _FILES: set[Path] = set()
-"""Files of large arrays that this process has written."""
+"""Paths of files of large arrays that this process has written."""
 
 T = TypeVar("T")
 
 
 class ByReference(Generic[T]):
-    """A value that pickles as the path of a file, written when it is pickled first."""
+    """A value that pickles as path and digest of a file, which is written when it is first pickled."""
 
     def __init__(self, value: T, path: Path, seal: str = "") -> None:
         self.value, self.path = value, path
@@ -149,7 +149,7 @@ def _seal_of(data: bytes | memoryview) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that writes large arrays to files named by their content: once for all sweeps of a run."""
+    """Pickler that writes large arrays to files in ``folder``, named by their content: once for a run."""
 
     def __init__(self, file: Any, folder: Path) -> None:
         super().__init__(file)

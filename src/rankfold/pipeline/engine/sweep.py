@@ -50,13 +50,16 @@ from rankfold.pipeline.storage.checkpoint import (
 from rankfold.pipeline.storage.journal import Journal
 
 SEGMENT_SECONDS = 20.0
-"""Length of a segment on a nominal core; also the longest time between two checkpoints."""
+"""Seconds that a segment takes on a nominal core; also the longest time between two checkpoints."""
 
 FAN_IN = 8
-"""Streams merged by one task, one after the other: two accumulators are in memory, however many streams."""
+"""Largest number of streams that one task merges, one after the other.
+
+Two accumulators are in memory, however many streams there are.
+"""
 
 MOST_TURNS = 5
-"""Turns after which a sweep is given up; a new turn begins whenever a stream was set back."""
+"""Number of turns after which a sweep is given up; a new turn begins whenever a stream was set back."""
 
 TOTAL = "total.part"
 _NEXT = "next_panel"
@@ -64,10 +67,10 @@ _CORE = "core_type"
 LEASE = "attempt.json"
 
 _STREAM = re.compile(r"stream-(\d{5,})\.part")
-"""Names of checkpoints of streams."""
+"""Pattern of the names of checkpoints of streams."""
 
 _LED_TO_TOTAL = re.compile(r".*-.*\.part|fold-.*\.pickle", re.DOTALL)
-"""Names of files that are removed once the sums over all rows are saved."""
+"""Pattern of the names of files that are removed once the sums over all rows are saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +82,40 @@ class Total:
     """Record of all files that the sweep wrote to scratch or into the result, with checksums."""
 
     earlier: bool
-    """True if an earlier attempt made it."""
+    """True if an earlier attempt computed these sums."""
 
     peak_bytes: int = 0
-    """Peak memory that a worker process held above its baseline."""
+    """Peak bytes that a worker process held above its baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A fold with a name, a folder for its checkpoints, and how many segments a process runs at once."""
+    """A sweep over rows: its fold, and where and how its segments run."""
 
     name: str
     fold: Fold
     folder: Path
+    """Folder of the checkpoints."""
+
     concurrency: int
+    """Number of segments that one process runs at once."""
+
     journal: Journal = field(default_factory=Journal)
     file_policy: FilePolicy = field(default_factory=FilePolicy)
     device: str = "cpu"
     """Device of the fold, if it has code for it: ``"cpu"`` or ``"gpu"``."""
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
-        """Sums over all rows; loaded from disk if an earlier run got that far."""
+        """Compute the sums over all rows, or load them from disk if an earlier attempt got that far.
+
+        ``progress`` is called with the name of the sweep, the rows done, and the rows in all.
+        """
         return self.load_total(progress) or self.make_total(scheduler, progress)
 
     def make_total(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
     ) -> Total:
-        """Compute the sums over all rows, from the checkpoints that there are."""
+        """Compute the sums over all rows, going on from the checkpoints that there are."""
         state, peak = self._all_turns(scheduler, progress)
         total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
         self._settle(total)
@@ -214,6 +224,8 @@ class Sweep:
     def graphs(self, lease: str = "", members: tuple[str, ...] = ()) -> list[Delayed]:
         """Dask graphs to run one after the other: the segments of all streams, then each level of merges.
 
+        ``lease`` is the name of the attempt, ``members`` are the addresses of processes that take tasks.
+
         A merge that depended on other tasks would fetch their reports, one by one, which takes a scheduler
         more time than the merge. All that a merge needs is in files.
         """
@@ -231,9 +243,9 @@ class Sweep:
     def _graph(
         self, level: int, tasks: dict[Any, Any], ends: list[Any], lease: str, members: tuple[str, ...]
     ) -> Delayed:
-        """Dask graph of tasks, and of one that joins their reports, on the first of ``members`` if it is
-        still there.
+        """Dask graph of tasks, and of one that joins the reports of tasks ``ends``.
 
+        The last one runs on the first of ``members`` if it is still there.
         Otherwise Dask would compare all workers by what each had to fetch, to choose one.
         """
         if len(ends) == 1:
@@ -285,11 +297,11 @@ class Sweep:
         return f"{self.name}-{kind}-{level}-{short(lease)}"
 
     def part(self, level: int, index: int) -> Path:
-        """Path of the checkpoint of a stream (level 0), or of the sums that a merge has joined."""
+        """Path of the checkpoint of stream ``index`` (level 0), or of the sums of a merge, by its index."""
         return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
 
     def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
-        """Paths of the files that a merge joins; each with the last panel of a stream, None for a merge."""
+        """Paths of the files that a merge joins; each with the end panel of its stream, None for a merge."""
         count = part_counts(self.fold.cut.stream_count)[level - 1]
         ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
         group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
@@ -308,8 +320,9 @@ class StreamRolledBack(Interrupted):
 def _advance(
     reference: ByReference[Sweep], stream: int, until: int, before: Report | None, *, lease: str
 ) -> Report:
-    """Fold a stream from its last checkpoint, wherever that is, up to panel ``until``: the task of a
-    segment.
+    """Fold a stream from its last checkpoint, wherever that is, up to panel ``until``: the task of a segment.
+
+    Returns its report, joined with ``before``, that of the segment before it in the stream.
     """
     sweep, last_save = reference.value, time.monotonic()
     fold, file_policy, path = sweep.fold, sweep.file_policy, sweep.part(0, stream)
@@ -360,6 +373,7 @@ def part_counts(streams: int) -> list[int]:
 
 
 def short(lease: str) -> str:
+    """Digest of a lease, 12 hexadecimal digits, for the names of tasks and files of its attempt."""
     return hashlib.blake2b(lease.encode(), digest_size=6).hexdigest()
 
 
@@ -408,7 +422,10 @@ def _load_part(path: Path, end: int | None) -> State:
 
 
 def _merge(reference: ByReference[Sweep], level: int, index: int, *, lease: str) -> Report:
-    """Merge the sums of streams, or of earlier merges, in order; one is in memory besides the total."""
+    """Merge the sums of streams, or of merges of the level below, in order: the task of merge ``index``.
+
+    One of them at a time is in memory besides the total.
+    """
     sweep = reference.value
     parts, into = sweep.parts_below(level, index), sweep.part(level, index)
     own = attempt(lease, sweep.concurrency)

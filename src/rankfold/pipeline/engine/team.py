@@ -72,15 +72,14 @@ REGROUP_SECONDS = 60.0
 """Seconds after which a team that is too small begins again with processes that have joined."""
 
 PATIENCE_SECONDS = 1800.0
-"""Largest number of seconds that a task waits for one message. Reached only where nobody is left to stop
-it."""
+"""Largest number of seconds that a task waits for one message, if nobody is left to stop it."""
 
 
 class Work(Protocol):
-    """Work of each process of a team. Picklable; holds paths and small arrays."""
+    """Work that the processes of a team share. Picklable; holds paths and small arrays."""
 
     def do_part(self, member: Member) -> None:
-        """Do the part of one process until all is done, unless ``member.look`` or the exchange raises."""
+        """Do the part of the process ``member`` to the end, unless ``member.look`` or ``swap`` raises."""
 
 
 @dataclass(slots=True)
@@ -99,19 +98,20 @@ class Member:
 
     @property
     def part(self) -> int:
-        """Number of the part of this process, from 0 on."""
+        """Number of this process in the team, from 0 on."""
         return self.exchange.part
 
     def swap(self, array: Array, ends: Sequence[int]) -> None:
-        """Exchange rows of an array with all others, see ``Exchange.swap``; raises if waiting has no use."""
+        """Send own rows of an array to all other processes, and fill in theirs: see ``Exchange.swap``.
+
+        While it waits, ``look`` may raise.
+        """
         self.last_message = time.monotonic()
         self.messages += 1
         self.exchange.swap(self.messages, array, ends, self.look)
 
     def look(self) -> None:
-        """Raise if this process is to stop, its folder belongs to another attempt, or it has waited too
-        long.
-        """
+        """Raise if this process is to stop, has waited too long, or its folder is another attempt's."""
         self.attempt.end_if_stopped()
         now = time.monotonic()
         if now > self.next_look:
@@ -121,14 +121,14 @@ class Member:
                 raise PeerLeft(f"no message came for {PATIENCE_SECONDS:.0f} s")
 
     def save(self, path: Path, arrays: State) -> None:
-        """Save a checkpoint; raises if the folder belongs to another attempt."""
+        """Save arrays by name as a checkpoint; ``Interrupted`` if the folder belongs to another attempt."""
         require_ours(self.folder, self.lease)
         save_arrays(path, arrays, durable=self.file_policy.is_remote)
 
 
 @dataclass(frozen=True, slots=True)
 class TeamReport:
-    """Peak memory, and first error, of the processes of a team."""
+    """Peak memory of a process of the team above its baseline, in bytes, and the first error of one."""
 
     peak_bytes: int = 0
     error: Exception | None = None
@@ -152,7 +152,7 @@ def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Processes that work together at one task, with their work and the state of its last checkpoint."""
+    """Processes that work together at one task: how many, on what, and how far its last checkpoint is."""
 
     name: str
     folder: Path
@@ -166,13 +166,15 @@ class Team:
     """Fewest processes that have enough memory for the work."""
 
     threads: int
+    """Number of threads of each process."""
+
     file_policy: FilePolicy
     journal: Journal
     work: Callable[[int], tuple[Work, Sequence[int]]]
-    """Function of the number of processes: gives the work, and the most bytes of a message of each."""
+    """Function of the number of processes; returns their work, and the most bytes of a message of each."""
 
     standing: Callable[[], int]
-    """Function that returns how far the last checkpoint is, in the units of ``end`` of ``run``."""
+    """Function that returns how far the last checkpoint is, such as in rounds; ``run`` takes it to an end."""
 
     @classmethod
     def of(
@@ -183,15 +185,26 @@ class Team:
         work: Callable[[int], tuple[Work, Sequence[int]]],
         standing: Callable[[], int],
     ) -> Team:
-        """Team of a run, named by the folder of the checkpoint ``state``; ``parts`` are the sizes it may
-        have.
+        """Make the team of a run, with the name of the folder of its checkpoint.
+
+        Parameters
+        ----------
+        state : Path
+            Path of the checkpoint.
+        parts : range
+            Numbers of processes that the team may have.
+        work, standing : function
+            As the fields of ``Team``.
         """
         name, most, least = state.parent.name, parts.stop - 1, parts.start
         how = run.concurrency, run.file_policy, run.journal(name)
         return cls(name, state.parent, run.scratch, most, least, *how, work, standing)
 
     def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
-        """Work until the last checkpoint is at ``end``; returns the most memory of a process in bytes."""
+        """Work until ``standing()`` is ``end``; returns the peak bytes of a process above its baseline.
+
+        ``watch`` is called, about once a second, with the number of rows done.
+        """
         make_folder(self.folder)
         peak, idle, before = 0, 0, self.standing()
         while before < end:
@@ -210,7 +223,10 @@ class Team:
         return peak
 
     def _gather(self, scheduler: Scheduler) -> tuple[str, ...]:
-        """Addresses of processes for a turn: all that are wanted, or after a while as few as are enough."""
+        """Wait for enough processes for a turn, and return their addresses, at most ``most``.
+
+        After ``GRACE_SECONDS``, ``least`` are enough.
+        """
         began = time.monotonic()
         while True:
             here = scheduler.members()
@@ -222,8 +238,9 @@ class Team:
     def _turn(
         self, members: tuple[str, ...], scheduler: Scheduler, watch: Callable[[int], None]
     ) -> TeamReport:
-        """Make one attempt with the given members, until one of them is gone or another process has
-        joined.
+        """Make one attempt with the given members, until one of them is gone or another process has joined.
+
+        ``watch`` is called with the number of rows done.
         """
         lease = new_lease(self.folder)
         save_json(self.folder / LEASE, lease, durable=False)
@@ -259,7 +276,7 @@ class Team:
             remove(exchange)
 
     def _graph(self, members: Sequence[str], folder: Path, lease: str) -> Delayed:
-        """Dask graph with a task in each process, and one that joins their reports."""
+        """Dask graph with a task in each process, and one that joins reports; messages go to ``folder``."""
         work, capacities = self.work(len(members))
         reports = []
         for address, exchange in zip(members, Exchange.create(folder, capacities), strict=True):
@@ -332,13 +349,20 @@ class Exchange:
     """End of one process in an exchange of arrays among several; picklable."""
 
     folder: Path
+    """Folder of the files for messages."""
+
     part: int
+    """Number of this process, from 0 on."""
+
     capacities: tuple[int, ...]
     """(processes,) most bytes of a message of each process."""
 
     @classmethod
     def create(cls, folder: Path, capacities: Sequence[int]) -> tuple[Exchange, ...]:
-        """Create files for messages of at most ``capacities`` bytes; returns an exchange for each process."""
+        """Create the files of an exchange in ``folder``; returns the end of each process.
+
+        ``capacities`` (processes,) are the most bytes of a message of each.
+        """
         make_folder(folder)
         parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
         for each in parts:
@@ -360,9 +384,11 @@ class Exchange:
         Parameters
         ----------
         number : int, from 1 on
-            The same in all processes, one more in each call.
+            Number of the message: the same in all processes, one more in each call.
         array : (n, ...)
-            Rows ``ends[p] : ends[p + 1]`` are those of process p.
+            Rows of all processes.
+        ends : (processes + 1,)
+            Rows ``ends[p]:ends[p + 1]`` of ``array`` are those of process p.
         watch : function
             Called while others are waited for; may raise.
         """

@@ -36,7 +36,7 @@ WORK = ".rankfold-export"
 """Suffix of an unfinished file, or name of the folder of unfinished elements in a store."""
 
 WORK_MARK: dict[str, Any] = {"rankfold": "unfinished elements"}
-"""Attributes by which the group of unfinished elements is recognized, if a process was killed."""
+"""Attributes of the group of unfinished elements, by which it is recognized if a process was killed."""
 
 HDF5_MARK = b"\x89HDF"
 """First bytes of each HDF5 file."""
@@ -46,9 +46,7 @@ DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
 
 Elements = Callable[[Cells], Mapping[str, Any]]
-"""Function that makes the elements of a result, by path, for an object with given
-observations and variables.
-"""
+"""Function that makes the elements of a result, by path, for the object or file that is to take them."""
 
 
 class Added(NamedTuple):
@@ -115,7 +113,7 @@ def require_cells(path: Path) -> None:
 
 
 def _cells_in(root: Any, name: str) -> Cells:
-    """Observations and variables of a file or store, with the names in their index."""
+    """Observations and variables of an open file or store, called ``name``, with the names in their index."""
     if any(is_records(root.get(part)) for part in ("obs", "var")):
         raise InputError(
             f"{name} was written by AnnData before version 0.7, and takes nothing new. Write it anew: "
@@ -132,7 +130,7 @@ def _cells_in(root: Any, name: str) -> Cells:
 
 
 def _look(root: Any, path: str) -> Any:
-    """Element at a path of a file or store; implements ``Cells.look``."""
+    """Element at a path of an open file or store; None if it is missing. Implements ``Cells.look``."""
     if path not in root:
         return None
     node = root[path]
@@ -149,7 +147,7 @@ class Held(NamedTuple):
     """State of a result of rankfold in a file: its digest, and its elements that exist or have changed."""
 
     digest: str | None
-    """Digest of the facts of the result; None if the file holds no result of rankfold under this key."""
+    """Digest of the attributes of the result; None if the file holds no result of rankfold under this key."""
 
     present: frozenset[str]
     """Paths of elements that exist in the file, among those asked for and those of the result."""
@@ -173,7 +171,7 @@ def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
 
 
 def _is_written(root: Any, elements: Mapping[str, Any]) -> bool:
-    """True if all these elements exist, belong to the same result and are as rankfold wrote them."""
+    """True if all these elements exist in an open file, are of the same result, and were not changed."""
     (facts,) = (name for name in elements if name.startswith(FACTS))
     held = _held(root, facts.removeprefix(FACTS), sorted(elements))
     same = Claim.of(_look(root, facts)) == Claim.of(elements[facts])
@@ -181,7 +179,10 @@ def _is_written(root: Any, elements: Mapping[str, Any]) -> bool:
 
 
 def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
-    """Raise ``OutputError`` for elements that rankfold did not write, or that have changed since."""
+    """Raise ``OutputError`` if the file at ``path``, open as ``root``, holds such elements of others.
+
+    These are elements that rankfold did not write, or that have changed since.
+    """
     (key,) = (name.removeprefix(FACTS) for name in elements if name.startswith(FACTS))
     own = {name for name in elements if not name.startswith(FACTS)}
     held = _held(root, key, sorted(own))
@@ -242,9 +243,9 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
 
 
 def _require_own_copy(copy: Path) -> None:
-    """Raise ``OutputError`` if there is a file of this name that no killed process can have left.
+    """Raise ``OutputError`` if there is a file at ``copy`` that no killed process can have left.
 
-    What it leaves is an empty file, or one that begins as HDF5 files do.
+    Such a process leaves an empty file, or one that begins as HDF5 files do.
     """
     if os.path.lexists(copy):
         if copy.is_file() and not copy.is_symlink() and head_of(copy)[:4] in (b"", HDF5_MARK):
@@ -269,8 +270,8 @@ def _opened(path: Path, mode: str, **flags: bool) -> Iterator[Any]:
 def _locked(path: Path, flags: int, lock: int) -> Iterator[int]:
     """Hold a lock on a file within the block: a shared one excludes writers, an exclusive one everybody.
 
-    Yields the descriptor of the file. HDF5 locks each file that it opens, so this also excludes files that
-    are open elsewhere.
+    ``flags`` are those of ``os.open``, ``lock`` is one of ``fcntl``. Yields the descriptor of the file. HDF5
+    locks each file that it opens, so ``OutputError`` is raised for one that is open elsewhere.
     """
     try:
         descriptor = open_descriptor(path, flags)
@@ -372,7 +373,7 @@ def _is_work(work: Path) -> bool:
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:
-    """Rename a folder to ``target``; an existing one is first moved into ``work``, and removed at the end."""
+    """Rename the folder ``source`` to ``target``; an existing one is moved into ``work``, and removed."""
     if target.exists():
         aside = work / f"{target.name}.old"
         rename(target, aside)
@@ -393,7 +394,7 @@ def _is_consolidated(path: Path) -> bool:
 
 
 def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
-    """Write each element in AnnData's encoding; large arrays chunk by chunk."""
+    """Write each element, by path, into an open file or store in AnnData's encoding; large ones by chunks."""
     write_elem = library("anndata.io", extra="cells", what="writing elements").write_elem
     for path, value in elements.items():
         _ensure_group(root, path)
@@ -409,7 +410,10 @@ def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
 
 
 def _list_column(root: Any, path: str) -> None:
-    """Add a column to the ``column-order`` of its frame; without it, AnnData does not read the column."""
+    """Add the column at ``path``, as ``obs/kmeans``, to the ``column-order`` of its frame in an open file.
+
+    Without it, AnnData does not read the column. Other elements are left as they are.
+    """
     part, _, name = path.partition("/")
     order = list(root[part].attrs.get("column-order", ())) if part in ("obs", "var") else [name]
     if name not in order:
@@ -417,7 +421,7 @@ def _list_column(root: Any, path: str) -> None:
 
 
 def _write_by_chunks(group: Any, name: str, values: Any) -> None:
-    """Write an array that lies on disk, chunk by chunk, so that only one chunk is in memory."""
+    """Write ``values``, an array on disk, as ``name`` of an open group, the rows of one chunk at a time."""
     create = getattr(group, "create_array", None) or group.create_dataset
     array = create(name, shape=values.shape, dtype=values.dtype, chunks=values.chunks)
     array.attrs.update(ARRAY)
@@ -427,7 +431,7 @@ def _write_by_chunks(group: Any, name: str, values: Any) -> None:
 
 
 def _ensure_group(root: Any, path: str) -> None:
-    """Create the groups above an element, marked as AnnData marks them."""
+    """Create the groups above the element at ``path`` of an open file, marked as AnnData marks them."""
     parts = path.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
         name = "/".join(parts[:depth])

@@ -69,16 +69,21 @@ class Cells:
     """AnnData object or file that a result is added to: its name, and its observations and variables."""
 
     name: str
-    """Name of the object in messages."""
+    """Name of the object or file in messages."""
 
     axes: tuple[Axis, Axis]
 
     look: Callable[[str], Any] = lambda path: None
-    """Function from a path to its element, or to the names in a part such as ``obsm``; None if missing."""
+    """Function that returns the element at a path, or the names of those in a part such as ``obsm``.
+
+    It returns None for what is missing.
+    """
 
     def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
-        """Indices of a result's rows or columns in this object, None for all in
-        order, and their number here.
+        """Indices of the ``rows`` or ``columns`` (``axis``) of a result among those of this object.
+
+        They are None if the result has all in order. With them comes the number of observations, or
+        variables, of this object.
         """
         number = SIDES.index(axis)
         what, own = ("observations", "variables")[number], self.axes[number]
@@ -156,17 +161,17 @@ class Chosen(NamedTuple):
     """Mask of the variables that the step ``highly_variable`` chose, as it is to be written."""
 
     elements: dict[str, Any]
-    """Elements to write: the mask and the measures by which columns were compared, by path."""
+    """Elements to write, by path: the mask, and the measures by which variables were compared."""
 
     is_there: bool
     """True if the object has that mask already, or gets it now."""
 
 
 def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
-    """Mask of the variables that the step ``highly_variable`` chose, if there is no equal mask yet.
+    """Mask of the variables that the step ``highly_variable`` chose, for the result stored under ``key``.
 
-    A mask of that name that rankfold did not write stays as it is. Results are zero elsewhere, so they are
-    right without the mask.
+    A mask of that name that rankfold did not write stays as it is. Results are zero for other variables, so
+    they are right without the mask.
     """
     places, length = cells.places(result, "columns")
     steps = parse_steps(result.attrs["input"].get("prepare"))
@@ -202,17 +207,17 @@ COMPARED, RANK = "variances_norm", "highly_variable_rank"
 
 
 def ranks(values: Array, chosen: Array) -> Array:
-    """Rank of each value whose index is in ``chosen``, from 0 for the largest; NaN for the others."""
+    """Rank (n,) among ``values[chosen]`` of each value, from 0 for the largest; NaN for others."""
     found = np.full(len(values), np.nan)
     found[chosen[np.argsort(-values[chosen], kind="stable")]] = np.arange(len(chosen))
     return found
 
 
 def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
-    """Measures by which the step ``highly_variable`` compared variables, by path such as ``var/means``.
+    """Measures by which the step ``highly_variable`` compared variables, (n,), by path such as ``var/means``.
 
-    NaN for variables that the step did not see. Empty if the variables of the object cannot be matched with
-    those of the step.
+    They are NaN for variables that the step did not see. ``prefix`` begins the names of the step's arrays in
+    the result. Empty if the variables of the object cannot be matched with those of the step.
     """
     own, length = Names.of([cells.axes[1]]), cells.axes[1].length
     compared = names_of_result("the result", result.attrs, 1)
@@ -241,12 +246,10 @@ def _mask_at(column: Any) -> Array | None:
 
 
 class Claim(NamedTuple):
-    """Identity of the result that an object or file holds, stored in it together with
-    the elements of the result.
-    """
+    """Identity of a result, stored in an object or file together with the elements of the result."""
 
     digest: str
-    """Digest of all facts of the result."""
+    """Digest of all attributes of the result."""
 
     marks: dict[str, str]
     """Digest of each element (``mark_of``), by path."""
@@ -263,7 +266,7 @@ class Claim(NamedTuple):
         return cls(str(held["digest"]), json.loads(str(held["elements"])))
 
     def as_elements(self, result: Outcome) -> dict[str, str]:
-        """Entries to store: a description for readers, and the identity that ``of`` reads."""
+        """Entries to store, by name: a description of the result, and the identity that ``of`` reads."""
         said, request = result.attrs["input"], _params(result)
         rows, columns = said["shape"]
         words = ", ".join(
@@ -279,13 +282,16 @@ class Claim(NamedTuple):
 
 
 def digest_of_facts(facts: Mapping[str, Any]) -> str:
-    """Digest of facts; results are equal if their digests are."""
+    """Digest of the attributes of a result; results are equal if their digests are."""
     text = json.dumps(facts, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
-    """Add to the elements a description of the result, and digests by which they are recognized."""
+    """The elements, by path, with a description of the result, and digests by which they are recognized.
+
+    It is added under ``uns/rankfold/KEY``.
+    """
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
     claim = Claim(digest_of_facts(exported_facts(result)), marks)
     return {**elements, f"{FACTS}{key}": claim.as_elements(result)}
@@ -308,16 +314,16 @@ def mark_of(element: Any) -> str:
 
 
 def paths_of(method: str, key: str | None) -> tuple[str, ...]:
-    """Paths of all elements that a result of ``method`` may have.
+    """Paths of all elements that a result of ``method`` may be stored in; empty if there is no place for it.
 
-    Empty for other methods, though their results may have some of these elements.
+    ``key`` replaces scanpy's names in them, if given.
     """
     names = presentation_of(method).cells
     return () if names is None else names.paths(key)
 
 
 def key_of(method: str, key: str | None) -> str:
-    """Key in ``uns`` under which a result of ``method`` is stored."""
+    """Key in ``uns`` under which a result of ``method`` is stored: ``key`` if given, else scanpy's name."""
     paths = paths_of(method, key)
     return paths[-1].removeprefix("uns/") if paths else key or method
 
@@ -386,13 +392,16 @@ def _facts_of_factors(result: Outcome, *, uses_chosen: bool) -> dict[str, Any]:
 
 
 def _params(result: Outcome) -> dict[str, Any]:
-    """Parameters of the request, of those types that AnnData files can hold."""
+    """Parameters of the request of a result, of those types that AnnData files can hold."""
     request = result.attrs["request"]
     return {name: value for name, value in request.items() if isinstance(value, bool | int | float | str)}
 
 
 def _curve(result: Outcome) -> dict[str, float]:
-    """The parameters a and b of the curve of UMAP, which ``scanpy.tl.ingest`` uses."""
+    """The parameters a and b of UMAP's curve ``1 / (1 + a d^(2 b))``, by name; empty for other results.
+
+    ``scanpy.tl.ingest`` uses them.
+    """
     return dict(zip("ab", map(float, result.attrs.get("curve", ())), strict=False))
 
 
@@ -400,8 +409,9 @@ def _curve(result: Outcome) -> dict[str, float]:
 
 
 def _graphs(result: Outcome, cells: Cells, kind: str, key: str | None) -> dict[str, Any]:
-    """Elements with the distances to the neighbors of each row, and connectivities:
-    the weight of each edge.
+    """Elements, by path, with the distances to the neighbors of each row, and connectivities, edge weights.
+
+    ``kind`` is that of the result, and ``key`` replaces scanpy's names, if given.
     """
     facts = result.attrs["request"]
     if facts.get("queries") is not None or facts.get("base") is not None:
@@ -435,11 +445,11 @@ MEASURED = ("euclidean", "cosine", "manhattan")
 
 
 def _representation(result: Outcome, cells: Cells, indices: Array, distances: Array) -> dict[str, Any]:
-    """Find the array in ``obsm`` in which neighbors were searched, by computing some of their distances
-    again.
+    """Find the array in ``obsm`` in which neighbors were searched, by computing some distances again.
 
-    Returns parameters of scanpy: ``use_rep``, or for ``X_pca`` the number of components; empty if no array
-    fits. Only that number, without a name, makes ``scanpy.tl.ingest`` project new cells into ``X_pca``.
+    ``indices`` and ``distances``, (m, k), are those of the neighbors. Returns parameters of scanpy:
+    ``use_rep``, or for ``X_pca`` the number of components; empty if no array fits. Only that number, without
+    a name, makes ``scanpy.tl.ingest`` project new cells into ``X_pca``.
     """
     metric, width = result.attrs["request"]["metric"], result.attrs["input"]["shape"][1]
     places, count = cells.places(result, "rows")
@@ -458,7 +468,7 @@ def _representation(result: Outcome, cells: Cells, indices: Array, distances: Ar
 
 
 def _measure(a: Array, b: Array, metric: str) -> Array:
-    """Distances between corresponding rows of ``a`` and ``b``, both (m, n)."""
+    """Distances (m,) between corresponding rows of ``a`` and ``b``, both (m, n)."""
     if metric == "cosine":
         with np.errstate(invalid="ignore"):
             lengths = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
@@ -474,7 +484,7 @@ DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "ha
 def graph(
     indices: Array, distances: Array, places: Array | None = None, count: int | None = None
 ) -> tuple[Any, Any]:
-    """Distances and connectivities as CSR matrices, without entries on the diagonal.
+    """Distances and connectivities as CSR matrices of (count, count), without entries on the diagonal.
 
     Connectivities are the union ``a + b - a b`` of the memberships that both rows of a pair give each other:
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1.
@@ -482,9 +492,9 @@ def graph(
     Parameters
     ----------
     indices, distances : (m, k)
-        Neighbors of each row, in order of their distance.
+        Neighbors of each row, as indices from 0 to m - 1, in order of their distance, and these distances.
     places, count : (m,), int, optional
-        Indices of these rows among ``count`` observations; by default all, in order.
+        Indices of the m rows among ``count`` observations; by default these are all, in order.
     """
     rows, k = indices.shape
     weights = np.empty(indices.shape, np.float32)
@@ -546,8 +556,10 @@ def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> Non
 
 
 def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` for elements that exist, unless ``overwrite``; rankfold's
-    descriptions may be replaced.
+    """Raise ``OutputError`` for elements that exist, unless ``overwrite``.
+
+    Descriptions that rankfold wrote may always be replaced. ``is_there`` takes part and name of an element,
+    as ``obsm`` and ``X_pca``, and returns True if it exists.
     """
     there = [path for path in elements if not path.startswith(FACTS) and is_there(*path.split("/", 1))]
     if there and not overwrite:

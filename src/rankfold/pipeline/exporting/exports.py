@@ -29,8 +29,9 @@ class Exports:
         Parameters
         ----------
         cells : AnnData or path
-            It has the observations and variables of the matrix, before any were selected. Rows and columns
-            go where it has their names, in any order; without names, to their places. ``X`` is not read.
+            Object, or path of a file or store, with the observations and variables of the matrix before any
+            were selected. Rows and columns go where it has their names, in any order; without names, to the
+            indices that they had in the matrix. ``X`` is not read.
         key_added : str, optional
             Name to use in place of ``X_pca``, ``PCs``, ``pca``, and the like.
         overwrite : bool
@@ -70,18 +71,18 @@ class Exports:
         return path
 
     def to_xarray(self: Outcome, like: Any = None, *, physical: bool = False) -> Any:
-        """All arrays as an ``xarray.Dataset`` with the axes of the data, modes counted from 1.
+        """All arrays as an ``xarray.Dataset`` with the axes of the data; ``mode`` counts components from 1.
 
         Parameters
         ----------
         like : DataArray or path, optional
-            The data, for all of its coordinates; no number of it is read. Or where it lies, such as
-            ``"sst.nc::sst"``, ``"years/*.nc::sst"`` or ``"STORE.zarr::sst"``. Without it there are the
-            coordinates of axes, units and names that the result has kept.
+            The data that the result was made of, for all of its coordinates; their values are not read. Or
+            the path of it, such as ``"sst.nc::sst"``, ``"years/*.nc::sst"`` or ``"STORE.zarr::sst"``.
+            Without it the dataset has the coordinates of axes, units and names that the result has kept.
         physical : bool
-            True to undo in ``mean`` and ``components`` what ``prepare``, ``scale`` and ``whiten`` did, so
-            that mean + scores times components are the data in their units. An ``svd`` gets a ``mean`` where
-            steps subtracted one.
+            True to undo in ``mean`` and ``components`` (``Vt`` of an svd) what ``prepare``, ``scale`` and
+            ``whiten`` did, so that mean + scores times components are the data in their units. An ``svd``
+            gets a ``mean`` where steps subtracted one.
 
         Returns
         -------
@@ -107,9 +108,11 @@ class Exports:
         physical: bool = False,
         overwrite: bool = False,
     ) -> Path:
-        """Write ``to_xarray(like)`` as a netCDF file, which appears once it is complete.
+        """Write what ``to_xarray`` returns as a netCDF file, which appears once it is complete.
 
-        Of large arrays some rows are in memory at a time, where rows lie along one axis.
+        ``like`` and ``physical`` are those of ``to_xarray``. ``overwrite`` permits to replace a file that
+        rankfold wrote. Of large arrays some rows are in memory at a time, where rows lie along one axis.
+        Returns the path of the file.
         """
         from rankfold.pipeline.exporting.fields import (
             dataset_of,
@@ -123,17 +126,22 @@ class Exports:
             return write_netcdf(dataset, Path(path), overwrite=overwrite)
 
     def to_pandas(self: Outcome, name: str | None = None, like: Any = None) -> Any:
-        """An array as a ``pandas.DataFrame``: coordinates of the rows, or the one that is named.
+        """An array of the result as a ``pandas.DataFrame``.
 
-        ``like`` is the frame of the data: its index names rows, its columns name columns. Components have one
-        row for each column of the data.
+        ``name`` is that of the array; by default it is that of coordinates of the rows. ``like`` is the frame
+        of the data: its index names rows, its columns name columns. Components have one row for each column
+        of the data.
         """
         from rankfold.pipeline.exporting.frames import pandas_frame
 
         return pandas_frame(self, name, like)
 
     def to_polars(self: Outcome, name: str | None = None) -> Any:
-        """An array as a ``polars.DataFrame``, with names of rows or columns as its first columns."""
+        """An array of the result as a ``polars.DataFrame``, with names of rows or columns as first columns.
+
+        ``name`` is that of the array; by default it is that of coordinates of the rows. Components have one
+        row for each column of the data.
+        """
         from rankfold.pipeline.exporting.frames import polars_frame
 
         return polars_frame(self, name)
@@ -143,8 +151,9 @@ class Exports:
     ) -> Path:
         """Write an array as a ``.csv``, ``.tsv`` or ``.parquet`` file, with names of rows or columns.
 
-        ``name`` is that of an array; coordinates of the rows by default. Components have a line for each
-        column of the data. The file appears once it is complete.
+        ``name`` is that of the array; by default it is that of coordinates of the rows. Components have a
+        line for each column of the data. The file appears once it is complete; ``overwrite`` permits to
+        replace one that rankfold wrote. Returns its path.
         """
         from rankfold.pipeline.exporting.frames import write_table
 
@@ -162,7 +171,7 @@ class Exports:
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
     ) -> Any:
-        """Draw the result: a figure that notebooks show, and with ``out`` a ``.png`` or ``.svg`` file.
+        """Draw the result: a figure of matplotlib is returned, and written to ``out`` if that is given.
 
         Parameters
         ----------
@@ -178,12 +187,12 @@ class Exports:
         view : (float, float)
             Elevation and azimuth of the viewpoint in degrees, for three coordinates.
         names : array-like or path
-            Names of columns, for ``loadings``.
+            Names of the columns of the matrix, for ``loadings``.
         ax : matplotlib Axes
             Axes to draw into, in place of a new figure.
         out, overwrite : path, bool
-            A file to write as well, and True to replace another rankfold picture of that name. The picture of
-            the same call for the same result is always replaced.
+            A ``.png`` or ``.svg`` file to write, and True to replace another rankfold picture of that name.
+            The picture of the same call for the same result is always replaced.
 
         Raises
         ------

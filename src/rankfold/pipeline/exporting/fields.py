@@ -43,10 +43,10 @@ from rankfold.pipeline.regular import is_regular
 Array = npt.NDArray[Any]
 
 WHOLE_BYTES = 64 * 2**20
-"""Bytes of an array up to which it is in memory as a whole while it is written to a file."""
+"""Largest size in bytes of an array that is in memory as a whole while it is written to a file."""
 
 BLOCK_BYTES = 16 * 2**20
-"""Bytes of a block of rows of a larger array, read and written one after the other."""
+"""Bytes of a block of rows of a larger array; blocks are read and written one after the other."""
 
 FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 """Arrays in units of the data, unless preparation steps (``prepare=``) changed these units."""
@@ -54,16 +54,12 @@ FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Axes of the data, such as latitude and longitude, that were stacked to the rows,
-    or the columns, of a matrix.
-    """
+    """Axes of the data, such as latitude and longitude, that were stacked to rows or columns of a matrix."""
 
     axes: tuple[str, ...]
     lengths: tuple[int, ...]
     places: Array | None
-    """Indices of the rows or columns that were kept, along the stacked axes, in the
-    order of the matrix; None for all.
-    """
+    """Flat index over the stacked axes, in C order, of each row (or column), (n,); None if all were kept."""
 
     @property
     def cuts(self) -> bool:
@@ -76,8 +72,9 @@ class Side:
         return (len(self.places),) if self.cuts and self.places is not None else self.lengths
 
     def unstack(self, values: Array) -> Array:
-        """Reshape (lines, ...) to (*axes, ...), for lines that are rows or columns of
-        the matrix; NaN if left out.
+        """Reshape (n, ...), where n is the number of rows (or columns) of the matrix, to (*axes, ...).
+
+        Positions that were left out are NaN.
         """
         if self.places is not None and not self.cuts:
             kind = values.dtype if values.dtype.kind in "fc" else np.dtype(np.float64)
@@ -88,16 +85,19 @@ class Side:
 
 
 Variable = tuple[tuple[str, ...], Any]
-"""Dimensions and values of an array of a dataset, whose values are of NumPy or Dask."""
+"""Names of the dimensions of an array of a dataset, and its values, an array of NumPy or Dask."""
 
 Variables = Callable[["Outcome", str, dict[str, Side]], Variable]
-"""Function that makes an array of a dataset from that of a result, and the axes of its sides."""
+"""Function that makes an array of a dataset from a result, the name of an array in it, and its sides.
+
+The sides are the axes of rows and columns, by ``row`` and ``column``.
+"""
 
 
 def whole_variable(result: Outcome, name: str, sides: dict[str, Side]) -> Variable:
-    """Dimensions and values of an array for a dataset.
+    """Names of the dimensions, and values, of the array ``name`` of a result for a dataset.
 
-    The axis of components comes first; rows and columns become axes of the data.
+    The axis of components comes first, as ``mode``; rows and columns become axes of the data, by ``sides``.
     """
     return _arranged(np.asarray(result[name][...]), result.dimensions(name), sides)
 
@@ -135,7 +135,11 @@ def variable_in_blocks(result: Outcome, name: str, sides: dict[str, Side]) -> Va
 def _arranged(
     values: Array, dimensions: Sequence[str], sides: Mapping[str, Side]
 ) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values of an array: components first, and lines of each side along the axes of it."""
+    """Names of the dimensions, and values, of an array in a dataset: ``mode``, for components, comes first.
+
+    ``dimensions`` are the kinds of the axes of ``values``; one that is in ``sides``, such as ``row``, is
+    unstacked to the axes of that side.
+    """
     kinds = list(dimensions)
     if "component" in kinds:
         place = kinds.index("component")
@@ -152,7 +156,10 @@ def _arranged(
 
 
 def opened_like(result: Outcome, like: Any) -> AbstractContextManager[Any]:
-    """Open the data of a result if ``like`` is a path; several files are joined along the first row axis."""
+    """Context that yields the data of a result: ``like``, opened if it is a path.
+
+    Several files are joined along the first axis of rows.
+    """
     return opened(like, next(iter(layout(result).get("row_axes", ())), None))
 
 
@@ -211,15 +218,16 @@ def dataset_of(
 
 
 def _name_of_matrix(said: Attributes, others: Container[str]) -> str:
-    """Name of a reconstructed matrix: of its variable, or ``X``; never that of an axis or a coordinate."""
+    """Name of a reconstructed matrix in a dataset: that of its variable, or ``X``, if not among ``others``.
+
+    ``said`` are attributes of the data, ``others`` names of axes and coordinates of the dataset.
+    """
     return next(name for name in (said.get(VARIABLE, "X"), "X", "reconstruction") if name not in others)
 
 
 @dataclass(frozen=True, slots=True)
 class InUnits:
-    """Mean and components in units of the data, such that mean + scores (or ``U s``)
-    times components gives the data.
-    """
+    """Mean and components in units of the data: mean + scores (or ``U s``) times components is the data."""
 
     name: str
     """Name of the array of components."""
@@ -254,7 +262,10 @@ def in_units(result: Outcome) -> InUnits:
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
-    """Write a netCDF file, which appears under its name once complete; a file of a result may be replaced."""
+    """Write a dataset to a netCDF file, which appears under its name once complete; returns its path.
+
+    With ``overwrite``, a file that rankfold wrote of a result is replaced.
+    """
     output = file_output(path, _foreign_dataset, replaces=overwrite)
     library("netCDF4", extra="xarray", what=f"writing {path}")
     if any(array.dtype.kind == "c" for array in dataset.variables.values()):
@@ -278,8 +289,10 @@ def _foreign_dataset(path: Path) -> str | None:
 
 
 def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]:
-    """Names of the attributes of the data, such as units, that hold for each array;
-    none if steps changed values.
+    """Names of the attributes of the data, such as units, that hold for arrays of a result, by array.
+
+    If preparation steps changed values, they hold at most for the mean, where ``physical`` put it back into
+    units of the data.
     """
     request, units = result.attrs["request"], ("units",)
     if "X" in set(result):  # a matrix has them where its numbers are those of the data
@@ -293,7 +306,7 @@ def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]
 
 
 def facts_in_dataset(path: Path) -> dict[str, Any] | None:
-    """Facts of the rankfold result in a netCDF file; None for other files."""
+    """Attributes of the result that rankfold wrote to a netCDF file; None for other files."""
     if not is_regular(path):
         return None
     xarray = library("xarray", extra="xarray", what=f"reading {path}")
@@ -306,10 +319,10 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
 
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """Axes of the data that rows and columns are made of, by what the result stores and by the dimensions of
-    ``like``.
+    """Axes of the data that rows, and columns, of the matrix of a result are made of.
 
-    An axis that has the name of an axis of the result itself, such as ``mode``, is called ``data_mode``.
+    They follow from what the result stores, and from the dimensions of the DataArray ``like``, if any. An
+    axis that has the name of an axis of the result itself, such as ``mode``, is called ``data_mode``.
 
     Raises
     ------
@@ -341,7 +354,7 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
 
 
 def _sides_by_layout(result: Outcome) -> tuple[Side, Side]:
-    """Axes of rows and columns of a matrix that was read directly from an array with names of axes."""
+    """Axes of rows, and of columns, of a matrix that was read directly from an array with names of axes."""
     found = layout(result)
     sizes = dict(zip(found["axes"], found["lengths"], strict=True))
     column_axes = [name for name in found["axes"] if name not in found["row_axes"]]
@@ -353,9 +366,10 @@ def _sides_by_layout(result: Outcome) -> tuple[Side, Side]:
 
 
 def _sides_by_name(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """Axes of rows and columns of other matrices: by their names, such as stacked axes of an imported field.
+    """Axes of rows, and of columns, of other matrices, by names in the result, as of an imported field.
 
-    A side without names is called ``row`` or ``column``, or as the axis of ``like`` if both sides are single.
+    An axis without a name is called ``row`` or ``column``. If rows and columns are one axis each, both are
+    called as those of ``like``, if given.
     """
     both = [names_in(result, side) for side in SIDES]
     single = [names is None or len(names.axes) == 1 for names in both]
@@ -379,7 +393,7 @@ def _sides_by_name(result: Outcome, like: Any) -> tuple[Side, Side]:
 
 
 def _in_order(result: Outcome, like: Any) -> Any:
-    """``like`` with its coordinates in the order of the result; ``InputError`` where one is lacking."""
+    """``like`` with indices along its axes in the order of the result; ``InputError`` if one is lacking."""
     for number, side in enumerate(SIDES):
         names = names_of_result("the result", result.attrs, number)
         axes = () if names is None else names.axes
@@ -411,7 +425,10 @@ def _in_order(result: Outcome, like: Any) -> Any:
 
 
 def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates of the data that the result itself has kept, along axes that the dataset has."""
+    """Coordinates that the result itself has kept, along axes that the dataset has.
+
+    Each is (axis, values, attributes), by its name.
+    """
     found = {}
     for number, side in enumerate((rows, columns)):
         names = names_of_result("the result", result.attrs, number)
@@ -427,9 +444,7 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
 
 
 def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates of the data along axes that the dataset has, reduced to the part
-    of an axis that was kept.
-    """
+    """Coordinates of ``like`` along axes that the dataset has, by name, cut where an axis was cut."""
     coordinates = {}
     for name, coordinate in like.coords.items():
         for side in (rows, columns):

@@ -26,7 +26,7 @@ from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 
 LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices", "X")
-"""Arrays with one row for each row of the data; the first that a result has is the default."""
+"""Names of arrays with one row for each row of the data; the first that a result has is the default."""
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 """Separators of columns in files of text, by suffix."""
@@ -38,8 +38,7 @@ TABLE_ROWS = 2**16
 """Largest number of rows of a table that are written at a time."""
 
 TABLE_NUMBERS = 2**25
-"""Largest number of numbers of a table that are written at a time, at least one row: above 512 columns they
-bound rows."""
+"""Largest number of elements of a table that are written at a time; above 512 columns it bounds the rows."""
 
 UNNAMED = ("row", "column")
 """Names of axes that are not used as the name of the index of a frame."""
@@ -57,7 +56,8 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     ----------
     result : Result
     name : str, optional
-        An array; coordinates of the rows by default. Components have one row for each column of the data.
+        Name of the array; by default that of coordinates of the rows. Components have one row for each column
+        of the data.
     like : DataFrame, optional
         The data: its index names rows, its columns name columns. Without it, names are those that the
         result has kept.
@@ -82,8 +82,9 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
 
 
 def polars_frame(result: Outcome, name: str | None = None) -> Any:
-    """An array of a result as a ``polars.DataFrame``, which has no index: its first
-    columns hold names of rows.
+    """An array of a result as a ``polars.DataFrame``, whose first columns name its rows: it has no index.
+
+    ``name`` is that of the array; by default it is that of coordinates of the rows.
     """
     polars = library("polars", extra="frames", what="a frame of polars")
     name, values, side = _lines(result, name)
@@ -96,9 +97,10 @@ def polars_frame(result: Outcome, name: str | None = None) -> Any:
 
 
 def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
-    """Name of an array, its values (lines, columns), and the axis of the matrix that the lines belong to.
+    """Name of an array, its values as a table, and the axis of the matrix that rows of the table belong to.
 
-    Lines are rows of the table. The axis is ``rows``, ``columns``, or None if it is neither.
+    The axis is ``rows``, ``columns``, or None if it is neither. If ``name`` is None, the array is that of
+    coordinates of the rows.
     """
     name, side, turned = _named(result, name)
     values = np.asarray(result[name][...])
@@ -106,10 +108,10 @@ def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
 
 
 def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
-    """Name of an array, the axis of the matrix that its lines belong to, and True if
-    it is to be transposed.
+    """Name of an array, the axis of the matrix that rows of its table belong to, True if it is transposed.
 
-    Lines are rows of the table. The axis is ``rows``, ``columns``, or None if it is neither.
+    The axis is ``rows``, ``columns``, or None if it is neither. An array is transposed to a table if its last
+    axis is that of columns, as of components. If ``name`` is None, it is that of coordinates of the rows.
     """
     if name is None:
         name = next((each for each in LINES if each in set(result)), None)
@@ -129,8 +131,7 @@ def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
 
 
 def write_table(result: Outcome, path: Path, name: str | None = None, *, overwrite: bool = False) -> Path:
-    """Write an array to a ``.csv``, ``.tsv`` or ``.parquet`` file: a line for each row, or each column, of
-    the data.
+    """Write an array to a ``.csv``, ``.tsv`` or ``.parquet`` file: a line for each row, or column, of data.
 
     The first columns name the lines, one for each axis of the data that has names. The file appears once
     it is complete; one that rankfold wrote may be replaced.
@@ -140,7 +141,8 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
     result : Result
     path : Path
     name : str, optional
-        An array; coordinates of the rows by default. Components have a line for each column of the data.
+        Name of the array; by default that of coordinates of the rows. Components have a line for each column
+        of the data.
 
     Raises
     ------
@@ -170,7 +172,7 @@ class Table:
 
     @classmethod
     def of(cls, result: Outcome, path: Path, name: str | None) -> Table:
-        """The table of an array, to be written to ``path``. Raises as ``write_table`` does."""
+        """The table of the array ``name`` of a result, to be written to ``path``; see ``write_table``."""
         arrow = library("pyarrow", extra="formats", what=f"writing {path}")
         name, side, turned = _named(result, name)
         array = np.asarray(result[name][...]).T if turned else result[name]
@@ -184,14 +186,17 @@ class Table:
         return cls(schema, itertools.chain([first], parts))
 
     def write(self, path: Path, suffix: str) -> None:
-        """Write all rows to a new file, in the format of the ``suffix``; can be called once."""
+        """Write all rows to a new file, in the format of the ``suffix``, as ``.csv``; can be called once."""
         with _writer(suffix, path, self.schema) as writer:
             for part in self.parts:
                 writer.write_table(part.replace_schema_metadata(self.schema.metadata))
 
 
 def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:
-    """Yield pyarrow tables of equally many rows, the last one shorter; at least one table."""
+    """Yield the rows of an array as pyarrow tables of equally many, the last one shorter; at least one table.
+
+    ``arrow`` is the module, ``names`` are those of the rows, ``titles`` those of the columns.
+    """
     rows = min(TABLE_ROWS, max(1, TABLE_NUMBERS // max(1, len(titles))))
     for start in range(0, max(1, len(array)), rows):
         part = np.asarray(array[start : start + rows])
@@ -202,7 +207,11 @@ def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> I
 
 
 def _names_of_lines(names: Names, start: int, stop: int, titles: list[str]) -> dict[str, Any]:
-    """Labels of the rows ``start:stop`` of a table, by axis; indices along an axis without labels."""
+    """Labels of the rows ``start:stop`` of a table, (stop - start,) for each axis of ``names``, by its name.
+
+    An axis without labels gives indices along it. An underscore is added to a name that is one of ``titles``,
+    the names of the other columns.
+    """
     columns: dict[str, Any] = {}
     for axis, labels in zip(names.axes, names.along_axes(start, stop), strict=True):
         title = "name" if axis.name.isdecimal() else axis.name
@@ -224,7 +233,7 @@ def _writer(suffix: str, path: Path, schema: Any) -> Any:
 
 
 def _foreign_table(path: Path, suffix: str, titles: list[str]) -> str | None:
-    """Message that rankfold did not write a file with columns of these ``titles``; None for one that it did.
+    """Message that rankfold did not write the file at ``path``, a table with columns ``titles``; or None.
 
     The file may have been renamed meanwhile, so ``suffix`` is given.
 
@@ -246,7 +255,7 @@ def _foreign_table(path: Path, suffix: str, titles: list[str]) -> str | None:
 
 
 def _titles(result: Outcome, name: str, count: int) -> list[str]:
-    """Names of the columns of a frame."""
+    """Names of the ``count`` columns of a frame of the array ``name``."""
     kinds = result.dimensions(name)
     if len(kinds) == 1:
         return [name]

@@ -12,11 +12,14 @@ from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.text import columns_table, facts_table, printable, shortened
 
 SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
-"""Names of the facts that a notebook shows."""
+"""Names of the attributes of a result that its table in a notebook shows."""
 
 
 def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    """One line: what was computed, from which matrix, its arrays, and how accurate it is."""
+    """One line on a result: what was computed, from which matrix, its arrays, and how accurate it is.
+
+    ``facts`` are the attributes of the result, ``arrays`` its arrays by name.
+    """
     shapes = ", ".join(f"{name} {arrays[name].shape}" for name in _shown(arrays))
     quality = ""
     if "largest_error_estimate" in facts:
@@ -32,7 +35,10 @@ def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
 def html_table(
     attributes: Mapping[str, Any], arrays: Mapping[str, Any], dimensions: Callable[[str], tuple[str, ...]]
 ) -> str:
-    """Facts and arrays of a result as HTML tables; ``dimensions`` returns the axes of an array."""
+    """Attributes and arrays of a result as two HTML tables.
+
+    ``dimensions`` returns the kinds of the axes of the array of a given name.
+    """
     known = attributes["input"]
     facts = {"input": known["name"], "shape": _by(known["shape"])}
     facts |= {name.replace("_", " "): attributes[name] for name in SHOWN if name in attributes}

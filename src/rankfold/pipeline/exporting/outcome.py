@@ -24,11 +24,11 @@ SIDES = ("rows", "columns")
 
 
 class Outcome(Protocol):
-    """Protocol of a result that can be exported: arrays by name, facts, and the kinds of axes."""
+    """Protocol of a result that can be exported: arrays by name, attributes, and the kinds of axes."""
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Facts of the result by name, such as ``kind``, ``request`` and ``input``."""
+        """Attributes of the result by name, JSON values such as ``kind``, ``request`` and ``input``."""
 
     def __iter__(self) -> Iterator[str]:
         """Names of the arrays."""
@@ -42,7 +42,7 @@ class Outcome(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """An array on disk whose columns are multiplied by ``factors`` as it is read."""
+    """An array on disk, ``values`` (m, n), whose columns are multiplied by ``factors`` (n,) as it is read."""
 
     values: Any
     factors: Array
@@ -68,18 +68,27 @@ class Scaled:
 
 
 def kept_places(result: Outcome, axis: str) -> Array | None:
-    """Indices of the rows or columns of a result in the whole matrix, in order; None if it has all."""
+    """Indices of the ``rows`` or ``columns`` (``axis``) of a result in the matrix before any were selected.
+
+    They are in the order of the result; None if it has all.
+    """
     return places_in_words(layout(result), axis)
 
 
 def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]:
-    """Facts of a result as exported files keep them, without names: these files have names of their own."""
+    """Attributes of a result as exported files keep them, without names of rows and columns.
+
+    Such files have names of their own. ``physical`` is stated if True: arrays are in units of the data.
+    """
     known = {name: fact for name, fact in result.attrs["input"].items() if name != "names"}
     return {**result.attrs, "input": known, **({"physical": True} if physical else {})}
 
 
 def names_in(result: Outcome, axis: str) -> Names | None:
-    """Names of the rows or columns of a result; of columns, only those that its preparation steps kept."""
+    """Names of the ``rows`` or ``columns`` (``axis``) of a result; None if it has kept none.
+
+    Of columns, only those that its preparation steps kept.
+    """
     names = names_of_result("the result", result.attrs, SIDES.index(axis))
     if names is None or axis == "rows":
         return names
@@ -94,7 +103,8 @@ def places_among(result: Outcome, axis: str, own: Names | None, name: str, what:
     ----------
     axis : {"rows", "columns"}
     own : Names, optional
-        Names in the object. If it or the result has none, indices are those in the matrix.
+        Names of the rows or columns of the object. If it or the result has none, the indices are those in the
+        matrix before any were selected.
     name, what : str
         Name of the object, and of its rows or columns, in messages.
 
@@ -128,21 +138,24 @@ _TAKEN = "Give the one that the matrix was taken from"
 
 
 def whole_length(result: Outcome, axis: str) -> int:
-    """Number of rows or columns of the matrix before any were selected."""
+    """Number of ``rows`` or ``columns`` (``axis``) of the matrix of a result, before any were selected."""
     shape = layout(result).get("shape", result.attrs["input"]["shape"])
     return int(shape[0 if axis == "rows" else 1])
 
 
 def layout(result: Outcome) -> dict[str, Any]:
-    """Facts on the selection of the matrix from a larger array; empty if nothing was selected or stacked."""
+    """Attributes on how the matrix of a result was selected from a larger array, or stacked from its axes.
+
+    Empty if nothing was selected or stacked.
+    """
     found: dict[str, Any] = result.attrs["input"].get("layout", {})
     return found
 
 
 def spread(values: Any, places: Array | None, length: int, fill: float) -> Any:
-    """Array of ``length`` rows with ``values`` at the indices ``places``, and ``fill`` elsewhere.
+    """Array of ``length`` rows with those of ``values`` at the indices ``places``, and ``fill`` elsewhere.
 
-    Returns ``values`` if ``places`` is None.
+    Returns ``values`` itself if ``places`` is None.
     """
     if places is None:
         return values
@@ -153,7 +166,10 @@ def spread(values: Any, places: Array | None, length: int, fill: float) -> Any:
 
 
 def require_length(what: str, name: str, found: int, expected: int) -> None:
-    """Raise ``InputError`` unless both lengths are equal."""
+    """Raise ``InputError`` unless ``found``, the number of ``what`` that ``name`` has, is that ``expected``.
+
+    ``what`` are rows, columns, observations or variables, in words for the message.
+    """
     if found != expected:
         raise InputError(
             f"{name} has {found} {what}, but the result is of a matrix with {expected}. {_TAKEN}"

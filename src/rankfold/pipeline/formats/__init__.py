@@ -106,10 +106,10 @@ from rankfold.pipeline.text import shell_words
 __all__ = ["ViewOptions", "open_source"]
 
 Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
-"""Name of a column of ``obs`` or ``var`` of AnnData, or True or False for each row or column."""
+"""Rows (or columns) to keep: the name of a boolean column of ``obs`` (or ``var``) of AnnData, or a mask."""
 
 IMPORT_SUFFIXES = (".mtx", ".mtx.gz")
-"""Endings of names of files that only an import can read, since it reads from the beginning."""
+"""Endings of names of files that are imported, not read in place: they can only be read in sequence."""
 
 FIRST_STEPS = {
     ".xz": "unpack it first: `xz --decompress --keep {words}`",
@@ -122,7 +122,7 @@ FIRST_STEPS = {
     ".xlsx": "write it as Parquet first: pandas.read_excel({path!r}).to_parquet({parquet!r})",
     ".pkl": "write it as Parquet first: pandas.read_pickle({path!r}).to_parquet({parquet!r})",
 }
-"""Advice for files that are not read as they are, by the endings of their names."""
+"""Template of advice in the error for files that are not read as they are, by the ending of their names."""
 
 
 class ViewOptions(TypedDict, total=False):
@@ -172,20 +172,21 @@ def open_source(
         AnnData object (its X), a ``Source``. Several files are one matrix, rows of one below those of the
         other: a list of paths, or a name with ``*`` (``"days-*.nc::t2m"``), sorted.
     missing_chunks : {"fill", "error"}
-        What a Zarr or HDF5 chunk, or an inner chunk of a shard, is that the store does not hold: its fill
-        value, as the format says, counted and said in the result; or an error. Of a result of rankfold it
-        is an error in any case.
+        How a chunk of Zarr or HDF5 (or an inner chunk of a shard) is read that the store does not hold:
+        as fill value, as the format says, where the result states the number of such chunks; or it is an
+        error. In a store that is a result of rankfold it is an error in any case.
     row_axes : str, int or list of them, optional
         Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
         stacked into columns in their order. Needed for arrays of more than two axes.
     select_rows, select_columns : str, slice or list, optional
-        What is kept of the rows and columns, in this order, as ``"0:1000"`` or ``"0:50,60,70:80"``.
+        Indices of the rows and columns that are kept, in the order in which they are given, as ``"0:1000"``
+        or ``"0:50,60,70:80"``; or a boolean mask.
     drop_missing_columns : bool
         Leave out columns that are NaN in the first rows kept, 64 MiB of them, as places on land are; a number
         in one of them later on is an error when it is read.
     drop_missing_rows : bool
-        Leave out rows that are NaN throughout, as months without a measurement are. The matrix is read for
-        that here, as far as it takes to see a number in each row, and how many are left out is said.
+        Leave out rows that are NaN throughout, as months without a measurement are. To find them, the matrix
+        is read here until a number was seen in each row; the number of rows left out is logged.
     prepare : str, or list of str and dict, optional
         Steps that numbers go through as they are read, in their order, after all else:
         ``"normalize_total(1e4), log1p"``, or ``[{"arcsinh": {"cofactor": 5}}, "sqrt"]``. There are
@@ -195,21 +196,22 @@ def open_source(
         scikit-learn and NumPy; docs/data.md has them all.
     mask_var, mask_obs : str or array of bool, optional
         Which columns, or rows, are kept: by the name of a column of ``var`` or ``obs`` of AnnData, or True
-        and False for each. Rows are chosen before all steps; columns after those that see whole rows, as
-        normalize_total does, and new rows are taken with all of them.
+        and False for each. Rows are chosen before all steps of ``prepare``; columns after the steps that see
+        whole rows, as normalize_total does, so new rows for a result must come with all columns.
     missing : {"fill", "error"}, optional
         The former name of ``missing_chunks``.
     numeric : bool
         Leave out columns of a table or a DataFrame that hold something else than numbers, True and False. A
         warning names them.
     index_col : str, optional
-        Column of a table or a DataFrame that names the rows, and is no number of the matrix. By itself a
-        first column without a name does, and the index that pandas wrote.
+        Column of a table or a DataFrame that names the rows, and is no column of the matrix. By default, a
+        first column without a name, or the index that pandas wrote, names them.
 
     Returns
     -------
     Source
-        Shape, type and chunks, and ``read_into``; anything that takes a matrix takes it.
+        The matrix, with its shape, type and chunks; ``read_into`` reads a rectangle of it. Every function
+        that takes a matrix takes it.
 
     Raises
     ------
@@ -218,9 +220,9 @@ def open_source(
 
     Notes
     -----
-    Reads metadata alone; of ``drop_missing_columns`` the first rows, of ``drop_missing_rows`` at most the
-    matrix, of sparse matrices where rows begin. Measured steps, and columns of a sparse matrix that are
-    selected, read the matrix once each.
+    Only metadata are read, and, of a sparse matrix, the positions where rows begin. In addition,
+    ``drop_missing_columns`` reads the first rows, ``drop_missing_rows`` at most the whole matrix; each
+    measured step, and a selection of columns of a sparse matrix, reads the matrix once.
 
     Examples
     --------
@@ -255,9 +257,9 @@ def open_source(
 
 
 def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
-    """The selection; a boolean Series or DataArray as a mask in the order of the rows (0) or columns (1).
+    """The selection; a boolean Series or DataArray becomes a mask in the order of rows (0) or columns (1).
 
-    Its names are matched with those of the matrix.
+    Its names are matched with those of ``source``. Any other selection is returned unchanged.
     """
     if getattr(selection, "dtype", None) != np.bool_ or isinstance(selection, np.ndarray):
         return selection
@@ -265,7 +267,7 @@ def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
 
 
 def require_choice(x: object, missing_chunks: str | None) -> str | None:
-    """Check the option ``missing_chunks`` and return it; None if it was not given."""
+    """Return the option ``missing_chunks``; ``InputError`` if unknown, or if given for an open ``Source``."""
     if missing_chunks is not None and missing_chunks not in CHOICES:
         words = ", ".join(map(repr, CHOICES))
         raise InputError(f"missing_chunks={missing_chunks!r} is not known; say one of {words}")
@@ -287,7 +289,8 @@ def _matrix(
 ) -> Source:
     """Open the whole matrix that ``x`` is, before any selection or preparation.
 
-    ``missing`` is the option ``missing_chunks``, ``rows`` is ``row_axes`` of ``open_source``.
+    ``missing`` is the option ``missing_chunks`` of ``open_source``, ``rows`` is its ``row_axes``; ``numeric``
+    and ``index_col`` are the options of these names.
     """
     if (table := _table(x, rows, numeric, index_col)) is not None:
         return table
@@ -358,7 +361,7 @@ def are_paths(x: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
 
 
 def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Source | None:
-    """A DataFrame, or a table in files, as a matrix; None for anything else."""
+    """A DataFrame, or a table in files, as a matrix; None for anything else. Options as for ``_matrix``."""
     if isinstance(x, str | os.PathLike):
         location = os.fsdecode(x)
         paths = () if is_address(location) else table_paths(location)
@@ -395,7 +398,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
 
 
 def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
-    """The source with these names of rows and columns; unchanged if it reads names from its own file."""
+    """The source with the labels of ``axes``, (of rows, of columns); unchanged if its file has its own."""
     return cast(Source, with_axes(source, axes))
 
 
@@ -407,7 +410,7 @@ def _library(x: object) -> str:
 
 
 def _at(location: str, missing: str | None, rows: Rows) -> Source:
-    """Open the matrix at a path, or at all paths that match a pattern with ``*``."""
+    """Open the matrix at a path, or at all that match a pattern with ``*``. Options as for ``_matrix``."""
     if (locations := matching_files(location)) is not None:
         return _series(locations, missing, rows)
     store, array = split_location(location)
@@ -480,7 +483,7 @@ def _refuse_files(folder: str) -> None:
 
 
 def _series(locations: Sequence[str], missing: str | None, rows: Rows) -> Source:
-    """The matrices at several paths as one, with their rows stacked in order."""
+    """The matrices at several paths as one, their rows stacked in order. Options as for ``_matrix``."""
     return series(_name_of_several(locations), [_at(each, missing, rows) for each in locations])
 
 
@@ -543,7 +546,7 @@ They are called with the path, the path within the file, ``missing_chunks`` and 
 
 
 def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
-    """A NumPy array as a matrix; it is stacked unless it has two axes, the first of them the rows."""
+    """A NumPy array as a matrix whose rows are the axes that ``rows`` names; the others become columns."""
     axes = axis_names(x.shape, None)
     if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return array_source(x)
@@ -551,7 +554,7 @@ def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
 
 
 def _of_dask(x: Any, rows: Rows) -> Source:
-    """A Dask array as a matrix; it is stacked unless it has two axes, the first of them the rows."""
+    """A Dask array as a matrix whose rows are the axes that ``rows`` names; the others become columns."""
     axes = axis_names(x.shape, None)
     if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return dask_source(x)
@@ -559,7 +562,7 @@ def _of_dask(x: Any, rows: Rows) -> Source:
 
 
 def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
-    """A dataset or group of an HDF5 file that the caller has opened, opened again by its path."""
+    """A dataset or group that the caller opened by h5py, opened again by its path; options: ``_matrix``."""
     if not dataset:
         raise InputError("the h5py object is of a file that was closed: give its path, FILE.h5::path/in/file")
     dataset.file.flush()
@@ -567,7 +570,7 @@ def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
 
 
 def _of_kept_sparse(x: Any, missing: str | None) -> Source:
-    """A sparse matrix that AnnData keeps on disk, by its path in a Zarr folder or HDF5 file, or in memory."""
+    """A sparse matrix that AnnData keeps on disk, read in place in a Zarr folder or HDF5 file, or loaded."""
     group = x.group
     root = getattr(getattr(group, "store", None), "root", None)
     if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
@@ -578,7 +581,7 @@ def _of_kept_sparse(x: Any, missing: str | None) -> Source:
 
 
 def _of_zarr(x: object, missing: str | None, rows: Rows) -> Source:
-    """A Zarr array that the caller has opened; ``InputError`` for other Zarr objects."""
+    """A Zarr array, or group, that the caller opened, as a matrix; ``InputError`` for other objects."""
     import zarr
 
     root = getattr(getattr(x, "store", None), "root", None)

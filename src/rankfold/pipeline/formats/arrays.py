@@ -33,7 +33,7 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 
 DIGEST_BYTES = 4 * 2**20
-"""Bytes of a block of rows that is hashed at a time, so that the matrix is never copied as a whole."""
+"""Largest size in bytes of a block of rows that is hashed at a time, so the matrix is not copied whole."""
 
 
 class InMemory(Named, Matrix):
@@ -112,7 +112,7 @@ class ArraySource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that change if the first rows have changed, computed from all their values."""
+        """Digests that change if the first ``rows`` rows have changed, computed from all their values."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
@@ -127,9 +127,10 @@ class ArraySource(Readable, InMemory):
 
 
 def without_mask(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The numbers of an array; of a masked array if it has no gaps, as netCDF4 gives it for any variable.
+    """The plain array of a masked array that has no gaps, as netCDF4 gives for any variable.
 
-    ``InputError`` for records, which have columns of their own.
+    Other arrays, and masked ones with gaps, are returned unchanged. ``InputError`` for records, which have
+    columns of their own.
     """
     if array.dtype.names and array.ndim == 1:
         raise InputError(
@@ -226,7 +227,7 @@ class SparseSource(Readable, InMemory):
         return rows, columns
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Fill ``out`` with ``self[rows, columns]``; see ``Source``."""
+        """Copy ``self[rows, columns]`` into ``out``, zeros included; see ``Source``."""
         part = self.array[slice(*rows), slice(*columns)]
         if out.flags.c_contiguous or out.flags.f_contiguous:
             part.toarray(out=out)
@@ -234,17 +235,19 @@ class SparseSource(Readable, InMemory):
             np.copyto(out, part.toarray())
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one read: the selected part, and its dense copy if ``out`` is not
-        contiguous."""
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, beside ``out``.
+
+        It covers the selected part, and its dense copy if ``out`` is not contiguous.
+        """
         return rows * columns * self.dtype.itemsize + min(rows * columns, self.nnz) * 16
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Starts of rows ``top:bottom`` among the stored entries, and the end of the last."""
+        """``indptr[top : bottom + 1]``: where rows ``top:bottom`` start among the stored entries."""
         ends: npt.NDArray[np.int64] = self.array.indptr[top : bottom + 1].astype(np.int64, copy=False)
         return ends
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Rows ``start:stop`` as views, where types allow; see ``CompressedSource``."""
+        """Rows in the span ``lines``, as views where types allow; see ``CompressedSource``."""
         start, stop = lines
         first, last = self.array.indptr[start], self.array.indptr[stop]
         data = self.array.data[first:last].astype(self.dtype, copy=False)
@@ -252,7 +255,7 @@ class SparseSource(Readable, InMemory):
         return Csr(pointers - first if first else pointers, self.array.indices[first:last], data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Memory of a sparse read: only pointers, since stored entries are not copied."""
+        """Memory of a sparse read in bytes: only pointers, since stored entries are not copied."""
         return int(self.array.indptr.nbytes)
 
     def fingerprint(self) -> str:
@@ -267,7 +270,7 @@ class SparseSource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that change if the first rows have changed, computed from all their values."""
+        """Digests that change if the first ``rows`` rows have changed, computed from all their values."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
@@ -280,7 +283,7 @@ def sparse_source(x: Any) -> SparseSource:
 
 
 def lines_of(x: Any, by: str) -> Any:
-    """A sparse matrix compressed by ``rows`` (CSR) or ``columns`` (CSC), with duplicate entries summed.
+    """The sparse matrix ``x`` of SciPy in CSR (``by`` is ``rows``) or CSC (``columns``), duplicates summed.
 
     If sums of integers overflow their type, where SciPy wraps around, all values become int64.
     """
@@ -358,9 +361,10 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
 
 
 def axes_of_lists(x: list[Any] | tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Axis, Axis]:
-    """Axes of the rows and columns of a list of rows, named as its rows are, such as Series of pandas.
+    """Axes of rows and columns of a list of rows of ``shape``, named as its rows are, such as Series.
 
-    Columns have the labels of the rows, if all have some; rows have their names, if all of these are text.
+    Columns are labeled by the index of the rows, if every row has one; rows by their names, if these are all
+    text.
     """
     names = [names_of_values(row) for row in x]
     columns = [each.labels for each in names if each is not None and each.labels is not None]
@@ -373,14 +377,17 @@ def axes_of_lists(x: list[Any] | tuple[Any, ...], shape: tuple[int, ...]) -> tup
 
 
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
-    """Axes of the observations and variables of an AnnData object, with distinct labels."""
+    """Axes of the observations and variables of an AnnData object of ``shape``, with distinct labels."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
     row, column = axes_of(("obs", "var"), labels, shape)
     return distinct(row), distinct(column)
 
 
 def axes_of(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
-    """Axes of rows and columns by their names, labels and lengths; labels of another length are left out."""
+    """Axes of rows and columns; ``names``, ``labels`` (None without) and ``lengths`` give (rows, columns).
+
+    Labels of another length than that of the axis are left out.
+    """
     row, column = (
         Axis.of(name, int(length), None if each is None else np.asarray(each))
         for name, each, length in zip(names, labels, lengths, strict=True)

@@ -54,7 +54,10 @@ def _names(group: Any) -> Any:
 
 
 def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | None:
-    """Name and labels of the rows (0) or columns (1) of a matrix of cells x genes; None for other groups."""
+    """Name and labels of axis ``number``, cells (0) or genes (1), of the matrix at a path; None for others.
+
+    ``root`` is the open HDF5 file; the name is ``obs`` or ``var``.
+    """
     group = root[path]
     if number > 1 or not hasattr(group, "keys") or not is_matrix(group):
         return None
@@ -62,14 +65,17 @@ def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | Non
 
 
 def matrix_of_type(root: Any, path: str) -> tuple[str, str] | None:
-    """Split a path such as ``matrix/Antibody Capture`` into group and feature type; None for other paths."""
+    """Split a path such as ``matrix/Antibody Capture`` into group and feature type; None for other paths.
+
+    ``root`` is the open HDF5 file.
+    """
     name, _, kind = path.rpartition("/")
     group = root.get(name) if name and path not in root else None
     return (name, kind) if group is not None and hasattr(group, "keys") and is_matrix(group) else None
 
 
 def types_in(group: Any) -> list[str]:
-    """Type of each feature; empty if the file has no types."""
+    """Type of each feature of the matrix in an HDF5 group; empty if the file has no types."""
     types = group.get(TYPES)
     return [] if types is None else [str(each) for each in types.asstr(errors="replace")[...]]
 

@@ -29,7 +29,7 @@ class AxisInfo:
     name: str
     length: int
     first: Any = None
-    """Label of the first index along the axis; None for an axis without labels."""
+    """Label of the first index along the axis (``last`` has that of the last); None without labels."""
 
     last: Any = None
     units: str = ""
@@ -62,7 +62,7 @@ class ArrayInfo:
     """Message that says why it cannot be read; all other fields but ``location`` are then empty."""
 
     def lines(self, name: str) -> Iterator[str]:
-        """Lines of text that describe the array."""
+        """Yield lines of text that describe the array, which is called ``name`` in them."""
         if self.refusal:
             yield f"array     {name}: {self.refusal}"
             return
@@ -74,7 +74,7 @@ class ArrayInfo:
 
     @property
     def options(self) -> str:
-        """Options that a command needs to read it as a matrix; empty if it has two axes."""
+        """Text of the options that a command needs to read it as a matrix; empty if it has two axes."""
         return f" --row-axes {self.axes[0].name}" if len(self.axes) > 2 else ""
 
 

@@ -37,7 +37,7 @@ from rankfold.pipeline.regular import read_json
 
 
 ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
-"""Axis whose lines are stored contiguously, by AnnData's name of the layout."""
+"""Lines that are stored contiguously, rows or columns, by AnnData's name of the layout."""
 
 PIECE = 2**17
 """Number of stored entries that are scattered into a dense buffer at a time."""
@@ -49,29 +49,29 @@ ENTRIES = 2**20
 """Number of stored entries that are read at a time if the result stays sparse."""
 
 POINTERS = 2**16
-"""Number of lines whose pointers are read at a time."""
+"""Number of lines (rows of CSR, columns of CSC) whose pointers, ``indptr``, are read at a time."""
 
 
 def spread_bytes(lines: int) -> int:
-    """Upper bound on the memory to read so many lines densely: pointers, and one piece of stored entries.
+    """Upper bound in bytes on the memory to read ``lines`` rows (of CSR) or columns (of CSC) densely.
 
-    Memory that decoding chunks of the stored vectors takes is not included.
+    It covers pointers and one piece of stored entries, not decoding of the chunks that hold them.
     """
     return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
 
 
 def entry_bytes(lines: int, numbers: int) -> int:
-    """Upper bound on the memory to read ``numbers`` entries of ``lines`` lines sparsely, in addition to the
-    result.
+    """Upper bound in bytes on the memory to read ``numbers`` stored entries as they are, beside the result.
 
-    Memory that decoding chunks of the stored vectors takes is not included.
+    ``lines`` is the number of rows (of CSR) or columns (of CSC) that hold them. Decoding of the chunks that
+    hold the entries is not included.
     """
     return SPREAD_BYTES * min(numbers, ENTRIES) + 32 * min(lines, POINTERS) + 8 * lines
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CsrSource(Readable):
-    """A sparse matrix, stored as three vectors on disk: values, indices and pointers."""
+    """A sparse matrix in CSR or CSC, stored as three vectors on disk: values, indices and pointers."""
 
     name: str
     shape: tuple[int, int]
@@ -88,7 +88,7 @@ class CsrSource(Readable):
 
     @property
     def path(self) -> str:
-        """Folder of the store."""
+        """Folder or file of the store."""
         return self.data.path
 
     @property
@@ -135,7 +135,10 @@ class CsrSource(Readable):
         return written or Names.of([self.data.axis_of_group(axis, ("row", "column")[axis], self.shape[axis])])
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Starts of lines ``top:bottom`` in ``data``, and the end of the last; ``ChunkError`` if invalid."""
+        """``indptr[top : bottom + 1]``, checked: where rows (CSR) or columns (CSC) start in ``data``.
+
+        ``ChunkError`` if they decrease, or do not go from 0 to the number of stored entries.
+        """
         ends, lines = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False), self.indptr.length - 1
         first, last = (0 if top == 0 else ends[0]), (self.nnz if bottom == lines else ends[-1])
         if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or first_fall(ends) is not None:
@@ -146,14 +149,14 @@ class CsrSource(Readable):
         return ends
 
     def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Indices within their lines and values of stored entries ``start:stop``.
+        """Indices and values of stored entries ``start:stop``, (stop - start,) each.
 
-        ``ChunkError`` for an index outside the matrix.
+        Indices are those of columns (CSR) or rows (CSC); ``ChunkError`` for one outside the matrix.
         """
         return self.places(start, stop).astype(np.int64, copy=False), self.data.take(start, stop)
 
     def places(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Indices within their lines of stored entries ``start:stop``, in their stored type.
+        """Indices of columns (CSR) or rows (CSC) of stored entries ``start:stop``, in their stored type.
 
         ``ChunkError`` for an index outside the matrix.
         """
@@ -166,13 +169,18 @@ class CsrSource(Readable):
         return indices
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of a dense read: pointers, a piece of entries to scatter, and decoding of
-        a chunk."""
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, beside ``out``.
+
+        It covers pointers, a piece of entries to scatter, and decoding of a chunk.
+        """
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
         return vectors + spread_bytes(rows if self.by == "rows" else columns)
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop`` as they are stored, in new memory; see ``CompressedSource``."""
+        """Rows (CSR) or columns (CSC) in the span ``lines`` as stored, in new memory.
+
+        See ``CompressedSource``.
+        """
         start, stop = lines
         pointers: npt.NDArray[Any] = np.empty(stop - start + 1, index_dtype(*self.shape, self.nnz))
         first = int(self.pointers(start, start + 1)[0])
@@ -189,8 +197,10 @@ class CsrSource(Readable):
         return Csr(pointers, indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory of a sparse read: pointers, a piece of entries and its checks, decoding
-        of a chunk."""
+        """Upper bound in bytes on the memory of a sparse read of ``numbers`` entries, beside its result.
+
+        It covers pointers, a piece of entries and its checks, and decoding of a chunk.
+        """
         vectors = max(v.read_bytes(1, min(numbers, ENTRIES)) for v in (self.data, self.indices, self.indptr))
         return vectors + entry_bytes(self.shape[0 if self.by == "rows" else 1], numbers)
 
@@ -218,7 +228,7 @@ class CsrSource(Readable):
             )
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Number of missing chunks of all three vectors together."""
+        """Number of missing chunks of all three vectors, by a look at up to ``most`` files of each."""
         return sum_absences(absence_of(v, most) for v in (self.data, self.indices, self.indptr) if v.length)
 
     def fingerprint(self) -> str:
@@ -228,7 +238,7 @@ class CsrSource(Readable):
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that change if the first rows have changed: see ``GrowingSource``."""
+        """Digests that change if the first ``rows`` rows have changed: see ``GrowingSource``."""
         if self.by != "rows":
             raise InputError(f"{self.name} is compressed by columns, in each of which a new row has a place")
         stored = int(self.pointers(rows, rows)[0])
@@ -236,7 +246,7 @@ class CsrSource(Readable):
         return join_marks([vector.row_marks(count) for vector, count in counts]).beside(self.shape[1])
 
     def stored_bytes(self) -> int:
-        """Bytes of the chunk files on disk."""
+        """Bytes on disk of the three vectors."""
         return sum(vector.stored_bytes() for vector in (self.data, self.indices, self.indptr))
 
     def _grid(self, axis: int) -> Grid:
@@ -247,10 +257,10 @@ class CsrSource(Readable):
     def _spread(
         self, view: npt.NDArray[Any], ends: npt.NDArray[np.int64], piece: Span, top: int, across: Span
     ) -> None:
-        """Add stored entries ``piece``, (start, stop), to the dense array ``view``, (lines, indices).
+        """Add stored entries ``piece``, (start, stop), to the dense array ``view`` of (lines, indices).
 
-        ``ends`` are pointers of lines, the first of which is line ``top`` of ``view``; ``across`` is the
-        span of indices within lines that ``view`` covers.
+        Lines are rows (CSR) or columns (CSC). ``ends`` are their pointers, the first that of line ``top`` of
+        ``view``; ``across`` is the span of indices within a line that ``view`` covers.
         """
         indices, values = self.entries(*piece)
         bounds = np.clip(ends, *piece)
@@ -281,8 +291,7 @@ class CsrSource(Readable):
     ) -> None:
         """Raise ``DataError`` if integers stored for one element add up to more than their type holds.
 
-        ``view`` holds their sums, which wrap around; ``lines`` and ``indices`` are the positions of
-        ``values``.
+        ``values`` are about to be added to ``view`` at positions (``lines``, ``indices``).
         """
         if self.dtype.kind not in "iu" or self.dtype.itemsize == 8:
             return
@@ -298,14 +307,17 @@ class CsrSource(Readable):
 
 
 def compressed_kind(folder: str) -> str | None:
-    """Axis of the lines (``rows`` or ``columns``) of a group in AnnData's sparse layout; None for others."""
+    """``rows`` for a folder that holds a CSR matrix of AnnData, ``columns`` for CSC; None for others."""
     if not os.path.isdir(folder) or node_kind(folder) != "group":
         return None
     return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
 
 
 def csr_source(path: str, group: str, missing: str | None = "error") -> CsrSource:
-    """The sparse matrix in a group of the store in the folder ``path``."""
+    """The sparse matrix in a group of the Zarr store in the folder ``path``.
+
+    ``missing`` is the option ``missing_chunks`` of ``open_source``: ``error`` or ``fill``.
+    """
     folder = os.path.join(path, group)
     name = f"{path}::{group}" if group else path
     if (by := compressed_kind(folder)) is None:
@@ -323,7 +335,7 @@ def csr_source(path: str, group: str, missing: str | None = "error") -> CsrSourc
 
 
 def _attributes(folder: str) -> dict[str, Any]:
-    """Attributes of a group, version 2 or 3, read without Zarr; empty if there are none.
+    """Attributes of the Zarr group in ``folder``, version 2 or 3, read without Zarr; empty if it has none.
 
     Errors such as a stale file handle are raised: the document is then not missing.
     """

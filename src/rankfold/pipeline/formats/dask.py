@@ -91,7 +91,7 @@ class DaskBlocks(Named):
 
     @property
     def _computed_bytes(self) -> int:
-        """Memory of the largest block twice: the block, and the input of the last step of its graph."""
+        """Bytes of the largest block, twice: the block, and the input of the last step of its graph."""
         return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
 
 
@@ -108,7 +108,7 @@ class DaskSource(Readable, Matrix, DaskBlocks):
         return int(rows), int(columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into`` in addition to ``out``."""
+        """Upper bound in bytes on the memory of one ``read_into`` of any size, in addition to ``out``."""
         return self._computed_bytes
 
 
@@ -117,10 +117,10 @@ class DaskSparse(DaskSource):
     """A Dask array of sparse blocks of whole rows or columns, which can be read sparsely."""
 
     by: str
-    """Axis of the lines: ``rows`` or ``columns``, of which blocks hold whole ones."""
+    """``rows`` if blocks hold whole rows, which are read as CSR; ``columns`` if they hold whole columns."""
 
     ends: npt.NDArray[np.int64]
-    """Cumulative number of stored entries before each line, and in all, (lines + 1,)."""
+    """Cumulative number of stored entries before each row (or column, see ``by``), and in all, (n + 1,)."""
 
     format = "Dask array of sparse blocks"
 
@@ -131,12 +131,12 @@ class DaskSparse(DaskSource):
 
     @property
     def row_grid(self) -> Grid:
-        """Blocks along the rows; scattered if blocks contain whole columns, as a row then needs all."""
+        """Blocks along the rows; scattered if blocks hold whole columns: a row then needs all of them."""
         return self._grid(0)
 
     @property
     def column_grid(self) -> Grid:
-        """Blocks along the columns; scattered if blocks contain whole rows, as a column then needs all."""
+        """Blocks along the columns; scattered if blocks hold whole rows: a column then needs all of them."""
         return self._grid(1)
 
     def _grid(self, axis: int) -> Grid:
@@ -148,11 +148,14 @@ class DaskSparse(DaskSource):
         return 0 if self.by == "rows" else 1
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Starts of lines ``top:bottom`` among all stored entries, and the end of the last."""
+        """``ends[top : bottom + 1]``: number of stored entries before each of these rows (or columns)."""
         return self.ends[top : bottom + 1]
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop`` as they are stored, block by block; see ``CompressedSource``."""
+        """Rows (or columns, see ``by``) in the span ``lines``, computed block by block, as CSR (or CSC).
+
+        See ``CompressedSource``.
+        """
         start, stop = lines
         index = index_dtype(*self.shape, self.nnz)
         pointers = self.ends[start : stop + 1] - self.ends[start]
@@ -176,8 +179,10 @@ class DaskSparse(DaskSource):
         return Csr(pointers.astype(index), indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory of a sparse read: the fullest block as computed and sorted, the part
-        read, pointers."""
+        """Upper bound in bytes on the memory of one ``read_sparse``, for any number of entries.
+
+        It covers the fullest block as computed and sorted, the part read of it, and pointers.
+        """
         edges = block_edges(self.array.chunks[self._axis])
         fullest = int(np.diff(self.ends[edges]).max())
         return 3 * fullest * (self.dtype.itemsize + 8) + 4 * 8 * int(np.diff(edges).max())
@@ -196,14 +201,14 @@ class DaskVolume(DaskBlocks):
         return tuple(int(length) for length in self.array.shape)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one ``read_boxes`` in addition to its destinations."""
+        """Upper bound in bytes on the memory of one ``read_boxes``, in addition to its destinations."""
         return self._computed_bytes
 
 
 def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any] | None = None) -> Any:
-    """Compute the block at an index of the grid of blocks in this thread.
+    """Compute the block of a Dask array at an index of its grid of blocks, in this thread.
 
-    A dense array, or what the function ``form`` makes of it.
+    Returns a dense NumPy array, or what the function ``form`` makes of the block.
     """
     try:
         block = (form or _filled)(array.blocks[index].compute(scheduler="synchronous"))
@@ -223,7 +228,7 @@ def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any
 
 
 def _require_type(array: Any, index: tuple[int, ...], block: Any) -> None:
-    """Raise ``ChunkError`` for a block whose values would change in the declared type of the array."""
+    """Raise ``ChunkError`` if values of a computed block would change in the declared type of the array."""
     is_wide = block.dtype.kind in "iu" and block.dtype.itemsize > 4  # float64 does not hold all of them
     if block.dtype == array.dtype or (np.can_cast(block.dtype, array.dtype, "safe") and not is_wide):
         return
@@ -257,13 +262,13 @@ def _compressed(block: Any, by: str) -> Any:
 
 
 def computed_lines(array: Any, number: int, by: str) -> Any:
-    """Compute block ``number`` of whole rows (or columns), as a SciPy CSR (or CSC) array."""
+    """Compute block ``number`` of whole rows (``by`` is ``rows``) or columns, as CSR (or CSC) of SciPy."""
     index = (number, 0) if by == "rows" else (0, number)
     return computed_block(array, index, functools.partial(_compressed, by=by))
 
 
 def lines_of_blocks(array: Any) -> str | None:
-    """``rows`` or ``columns`` if blocks are sparse and hold whole ones of these; None for other arrays."""
+    """``rows`` or ``columns`` if the blocks of a Dask array are sparse and hold whole ones; else None."""
     module = type(array._meta).__module__.partition(".")[0]
     if module == "sparse" or (module == "scipy" and scipy.sparse.issparse(array._meta)):
         down, across = array.numblocks
@@ -350,12 +355,12 @@ def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array"
 
 
 def block_edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Edges of the blocks along an axis; an edge is repeated for an empty block."""
+    """Edges of the blocks along an axis, from 0, (blocks + 1,), by their sizes; repeated for empty blocks."""
     return np.asarray([0, *itertools.accumulate(sizes)], dtype=np.int64)
 
 
 def blocks_within(edges: npt.NDArray[np.int64], span: Span) -> list[int]:
-    """Numbers of the blocks that overlap a span, without empty ones."""
+    """Numbers of the blocks with the given edges that overlap a span, without empty ones."""
     start = int(np.searchsorted(edges, span[0], side="right")) - 1
     stop = int(np.searchsorted(edges, span[1], side="left"))
     return [i for i in range(start, stop) if max(span[0], edges[i]) < min(span[1], edges[i + 1])]

@@ -82,7 +82,7 @@ class FrameVolume:
         return self.parts[0].codec
 
     def axis(self, number: int) -> Axis:
-        """An axis with its labels."""
+        """Axis ``number`` with its labels: those of the index for rows (0), names of the columns for 1."""
         if number == 1:
             return Axis.of("column", len(self.labels), self.labels)
         return self.index(self.store, self.element, 0, "row", self.shape[0])
@@ -97,16 +97,19 @@ class FrameVolume:
                 out[:, number - left] = values
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one read: reading a column, and the column in its own type."""
+        """Upper bound in bytes on the memory of one read of that many elements, beside its destination.
+
+        It covers reading of a column, and the column in its own type.
+        """
         return max(part.read_bytes(elements) + elements * part.dtype.itemsize for part in self.parts)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        """Raise ``ChunkError`` for damage of any column that can be found without reading the data."""
         for part in self.parts:
             part.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Number of chunks of all columns that were never written; see ``absence_of``."""
+        """Number of missing chunks of all columns, by a look at up to ``most`` files of each."""
         return sum_absences([absence_of(part, most) for part in self.parts])
 
     def fingerprint(self) -> str:
@@ -120,7 +123,7 @@ class FrameVolume:
 
 
 def is_frame_group(node: Any) -> bool:
-    """True if an element of AnnData is a data frame stored as a group, by its attributes."""
+    """True if ``node``, an open element of AnnData, is a data frame stored as a group, by its attributes."""
     return text_of(node.attrs.get("encoding-type")) == FRAME and not is_records(node)
 
 
@@ -143,7 +146,7 @@ def frame_volume(
     index : callable
         Reads the axis of the rows: see ``FrameVolume.index``.
     volume_of : callable
-        Takes an array of one axis and its name; returns a ``Volume``.
+        Makes a ``Volume`` of a column; it takes the open array of one axis and its name in messages.
 
     Raises
     ------
@@ -178,7 +181,7 @@ def frame_volume(
 
 
 def _kind(column: Any) -> str:
-    """Text on what a column holds if it holds no numbers; empty for numbers."""
+    """Text on what an open column of a data frame holds if it holds no numbers; empty for numbers."""
     if not hasattr(column, "shape"):
         return text_of(column.attrs.get("encoding-type")) or "a group"
     if "categories" in column.attrs:  # before AnnData 0.8: codes, with a reference to their words
@@ -214,7 +217,7 @@ class Field:
 
 
 def columns_of(frame: Any) -> list[str]:
-    """Names of the columns, without the index."""
+    """Names of the columns of an open data frame, without the index."""
     if is_records(frame):
         return list(frame.dtype.names[1:])
     index = _index_name(frame)
@@ -222,12 +225,12 @@ def columns_of(frame: Any) -> list[str]:
 
 
 def column_of(frame: Any, name: str) -> Any:
-    """A column: a dataset, a group of AnnData's encodings, or a field of records."""
+    """Column ``name`` of an open data frame: a dataset, a group of AnnData's encodings, or a ``Field``."""
     return Field(frame, name) if is_records(frame) else frame[name]
 
 
 def index_of(frame: Any) -> Any:
-    """Labels of the rows, which can be read slice by slice.
+    """Labels of the rows of an open data frame, as an array that can be read slice by slice.
 
     Raises
     ------

@@ -84,7 +84,7 @@ def _is_wide(dtype: Any) -> bool:
 
 
 def _require_digits(frame: Any) -> Any:
-    """Return a frame of pandas unchanged; ``DataError`` for integers that floats do not represent exactly."""
+    """Return a frame of pandas unchanged; ``DataError`` for integers that float64 does not hold exactly."""
     for place, dtype in enumerate(frame.dtypes):
         if _is_wide(dtype):
             column = frame.iloc[:, place].dropna().to_numpy(dtype=_plain_type(dtype))
@@ -138,8 +138,8 @@ def _type_of_numbers(dtype: Any) -> str | None:
 def _as_numbers(name: Any, column: Any) -> Any:
     """A pandas column of objects that are all numbers, or all truth values, or missing, in a type for these.
 
-    So are the columns of a frame with text that was transposed. None for other columns, and for whole numbers
-    of more than 64 bits.
+    A frame with text has such columns after it was transposed. None for other columns, and for whole numbers
+    of more than 64 bits. ``name`` is that of the column in messages.
     """
     objects = sys.modules["pandas"].api.types.infer_dtype(column, skipna=True)  # the column is of pandas
     if objects not in TYPES_OF_OBJECTS:
@@ -162,7 +162,7 @@ def _are_decimals(column: Any) -> bool:
 
 
 def _require_decimals(name: Any, values: Any) -> None:
-    """Raise ``DataError`` for decimals without a fraction that float64 does not represent exactly."""
+    """Raise ``DataError`` for whole decimals of column ``name`` that float64 does not hold exactly."""
     for each in values:
         if each.is_finite() and abs(each) > LARGEST_WHOLE and each == each.to_integral_value():
             require_digits(f"column {name!r} of the DataFrame", np.array([int(each)], object))
@@ -236,7 +236,10 @@ def _require_all_numbers(frame: Any) -> None:
 
 
 def _way_to_lists(frame: Any, wrong: dict[Any, Any]) -> str:
-    """Text that says how to pass the first column of lists of a frame; empty if there is none."""
+    """Text that says how to pass the first column of lists of a frame; empty if there is none.
+
+    ``wrong`` are the columns that hold no numbers, by name, among which it is looked for.
+    """
     names = () if _library(frame) == "dask" else tuple(wrong)
     lists = (name for name in names if list(frame.columns).count(name) == 1 and holds_lists(frame[name]))
     name = next(lists, None)
@@ -252,8 +255,9 @@ def _in_words(columns: dict[Any, Any]) -> str:
 def split_names(frame: Any, index_col: str | None) -> tuple[Any, Axis | None]:
     """Split a frame into a frame without the column that names its rows, and the axis of rows with names.
 
-    The axis is None if no column names rows. By default a first column without a name does, in a frame of
-    pandas or polars whose index is a plain count. A column of a Dask frame is computed by partitions.
+    The axis is None if no column names rows. ``index_col`` is the name of that column; by default (None) it
+    is a first column without a name, in a frame of pandas or polars whose index is a plain count. A column
+    of a Dask frame is computed by partitions.
     """
     if _library(frame) == "polars" and hasattr(frame, "collect"):  # a LazyFrame must compute its columns
         raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
@@ -294,10 +298,10 @@ def _names_in(column: Any) -> list[str]:
 
 
 def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:
-    """Axes of the rows and columns of a frame, labeled by its index and columns.
+    """Axes of the rows and columns of a frame as a matrix of ``shape``, labeled by its index and columns.
 
-    The default index of pandas gives no labels, and the index of a Dask frame is not computed. ``names`` is
-    taken for the axis of rows, with names from a column. Columns of a Series of lists have no labels.
+    The default index of pandas gives no labels, and the index of a Dask frame is not computed. ``names``, if
+    given, is the axis of rows, with names from a column. Columns of a Series of lists have no labels.
     """
     index, columns = getattr(frame, "index", None), getattr(frame, "columns", None)
     given = [

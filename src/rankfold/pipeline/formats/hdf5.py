@@ -67,10 +67,10 @@ from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
 
 REQUEST_BYTES = 8 * 2**20
-"""Chunks smaller than this are read together."""
+"""Largest number of bytes of chunks that are read together; a larger chunk is read by itself."""
 
 CACHE_BYTES = 2**20
-"""Size of the cache of decoded chunks for each open file."""
+"""Size in bytes of the cache of decoded chunks of each open file."""
 
 LOOKS, LOOK_NUMBERS = 16, 64
 """Number of positions where a dataset is sampled for its fingerprint, and elements along each axis there."""
@@ -146,7 +146,10 @@ class Hdf5Volume:
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one read: what is read at once, and a chunk as stored and decoded."""
+        """Upper bound in bytes on the memory of one read of that many elements, beside its destination.
+
+        It covers what is read at once, and a chunk as stored and decoded.
+        """
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.filters else 0
         request = max(chunk, min(REQUEST_BYTES, elements * item))
@@ -177,7 +180,7 @@ class Hdf5Volume:
             return Absence(total - there, total, (str(dataset.fillvalue),))
 
     def axis(self, number: int) -> Axis:
-        """An axis with its labels."""
+        """Axis ``number`` with its labels."""
         return hdf5_axis(self.path, self.dataset, number, self.axes[number], self.shape[number])
 
     @property
@@ -225,7 +228,7 @@ class Hdf5Volume:
 
 
 def _written(dataset: Any) -> tuple[int, int]:
-    """Number of chunks of a dataset, and of those written; a dataset without chunks counts as one chunk."""
+    """Number of chunks of an open dataset, and of those written; without chunks it counts as one."""
     if dataset.is_virtual:
         return 1, 1
     if dataset.chunks is None:
@@ -241,9 +244,10 @@ _FILL = (
 
 
 def hdf5_arrays(location: str) -> tuple[str, ...]:
-    """Paths of the arrays of an HDF5 file, first its default matrix; empty if there is no default.
+    """Paths of the arrays of the HDF5 file at ``location``, first its default matrix.
 
-    The software that wrote the file determines the default, such as ``X`` of AnnData.
+    The software that wrote the file determines the default, such as ``X`` of AnnData. Empty if there is none,
+    and for locations ``FILE::array``.
     """
     path, array = split_location(location)
     if array or not path.lower().endswith(HDF5_SUFFIXES) or not os.path.isfile(path):
@@ -298,7 +302,11 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None,
 
 
 def _linked(path: str, text: str, link: tuple[str, str], followed: int) -> str:
-    """Path of the file to which a link of a file leads, after ``followed`` others."""
+    """Path of the file that ``path::text`` leads to, which is the link ``link``, (file, path in it).
+
+    ``followed`` is the number of links that were followed before. ``SourceNotFoundError`` if the file is not
+    there, or after too many links.
+    """
     place = beside(path, link[0])
     if not os.path.isfile(place) or followed == MOST_LINKS:
         why = f"more than {MOST_LINKS} links" if followed == MOST_LINKS else f"{place}, which is not there"
@@ -307,7 +315,11 @@ def _linked(path: str, text: str, link: tuple[str, str], followed: int) -> str:
 
 
 def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """``Volume`` of a dataset, with values decoded by its attributes: missing values, scale and offset."""
+    """``Volume`` of an open dataset of the file ``path``, which ``found`` describes.
+
+    Its values are decoded by its attributes: missing values, scale and offset. ``missing`` is the option
+    ``missing_chunks``.
+    """
     name = f"{path}::{found.path}"
     volume = _volume(dataset, name, os.path.abspath(path), missing, has_neighbors=found.grows)
     volume = dataclasses.replace(volume, axes=found.axes or volume.axes)
@@ -341,7 +353,10 @@ def _said(dataset: Any) -> dict[str, Any]:
 def _volume(
     dataset: Any, name: str, path: str, missing: str | None, *, has_neighbors: bool = False
 ) -> Hdf5Volume:
-    """Make the picklable description of an open dataset."""
+    """Make the picklable description of an open dataset, called ``name`` in messages, of the file ``path``.
+
+    ``missing`` is the option ``missing_chunks``; ``has_neighbors`` is that of ``Hdf5Volume``.
+    """
     if dataset.is_virtual and missing != "fill":
         raise InputError(
             f"{name} is a virtual dataset: HDF5 reads parts whose files are not there as fill value. Say "
@@ -397,15 +412,15 @@ class Hdf5Vector(Vector):
         return self.volume.codec
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """Axis 0 or 1 of the sparse matrix that this vector is part of, with the labels that the file has."""
+        """Axis ``number`` (0 or 1) of the sparse matrix of this vector, with the labels that the file has."""
         return hdf5_axis(self.path, os.path.dirname(self.volume.dataset), number, name, length)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Copy a span into the one row of ``out``."""
+        """Copy elements in the span ``columns`` into ``out``, (1, n); ``rows`` is not used."""
         self.volume.read_boxes([Piece((columns,), out[0])])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one read of ``columns`` elements."""
+        """Upper bound in bytes on the memory of one read of ``columns`` elements, beside ``out``."""
         return self.volume.read_bytes(columns)
 
     def check(self) -> None:
@@ -426,7 +441,10 @@ class Hdf5Vector(Vector):
 
 
 def _frame(group: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """``Volume`` that joins the columns of a data frame of AnnData."""
+    """``Volume`` that joins the columns of a data frame of AnnData, an open group of the file ``path``.
+
+    ``missing`` is the option ``missing_chunks``.
+    """
 
     def volume_of(column: Any, name: str) -> Volume:
         return _volume(column, name, os.path.abspath(path), missing, has_neighbors=True)
@@ -461,7 +479,7 @@ def _compressed(group: Any, path: str, found: Found, missing: str | None) -> Csr
 
 
 def require_hdf5(path: str) -> None:
-    """Raise unless a file has the signature of HDF5 and is as long as its superblock states.
+    """Raise ``InputError`` or ``OSError`` unless a file is HDF5 and as long as its superblock states.
 
     HDF5 itself does not check again a file that it has open. The superblock may lie behind a user block:
     https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html

@@ -37,10 +37,10 @@ HDF5_SUFFIXES = (".h5", ".hdf5", ".h5ad", ".h5mu", ".he5", ".loom", ".mat")
 """Endings of names of HDF5 files."""
 
 OLD_ENCODINGS = {"csr": "rows", "csc": "columns"}
-"""Axis whose lines are stored contiguously, by AnnData's name of the layout before version 0.7."""
+"""Lines that are stored contiguously, rows or columns, by AnnData's name of the layout before version 0.7."""
 
 MOST_LINKS = 16
-"""Largest number of links that are followed to a matrix, as by HDF5."""
+"""Largest number of links, one leading to the next, that are followed to a matrix, as by HDF5."""
 
 NO_NUMBERS = ("char", "cell", "struct", "function_handle", "string", "table")
 """Classes of MATLAB that are not arrays of numbers."""
@@ -57,16 +57,16 @@ class SparseLayout:
     """Rows and columns as the file states them, unchecked."""
 
     parts: tuple[str, str, str] = ("data", "indices", "indptr")
-    """Names of the datasets of stored values, their indices within lines, and the pointers."""
+    """Names of the datasets of stored values, their indices (columns of CSR, rows of CSC), and pointers."""
 
     def lengths(self, name: str) -> tuple[int, int]:
-        """Rows and columns, if the file states valid ones; ``InputError`` else, which names it ``name``."""
+        """Numbers of rows and columns; ``InputError``, about the matrix ``name``, if they are not valid."""
         rows, columns = whole_lengths(name, self.shape)
         return rows, columns
 
 
 def sparse_layout(group: Any) -> SparseLayout | None:
-    """Layout of a group that holds a sparse matrix; None for other groups."""
+    """Layout of an open HDF5 group that holds a sparse matrix; None for other groups."""
     said = group.attrs
     if (by := ENCODINGS.get(text_of(said.get("encoding-type")))) is not None:
         return SparseLayout(by, said.get("shape"))
@@ -107,6 +107,8 @@ class Found:
     def rows(self, path: str, rows: Rows) -> Rows:
         """Axes that become the rows: ``rows`` of the caller, or else those that its kind of file implies.
 
+        ``path`` is that of the file, for the message.
+
         Raises
         ------
         InputError
@@ -127,6 +129,8 @@ class Found:
 
 def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
     """The matrix that ``text`` names in an open file; the default matrix of its kind of file if it is empty.
+
+    ``h5py`` is the module, ``path`` that of the file, for messages.
 
     Raises
     ------
@@ -161,14 +165,14 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
 
 
 def matrices_beside(h5py: Any, file: Any, path: str) -> tuple[str, ...]:
-    """Paths of the arrays of two axes or more in an open file; the first is its default matrix."""
+    """Paths of the arrays of two axes or more in an open HDF5 file; the first is its default matrix."""
     meant = find_matrix(h5py, file, path, "").path
     wide = [name for name, shape in _matrices(h5py, file).items() if len(shape) >= 2 and name != meant]
     return (meant, *wide)
 
 
 def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
-    """Ranges of the chosen indices, as text.
+    """Ranges of the indices where the mask ``chosen`` is True, as text.
 
     >>> _in_words(np.array([True, True, False, True]))
     '0:2,3:4'
@@ -214,7 +218,7 @@ def _shape_of(h5py: Any, name: str, item: Any) -> dict[str, tuple[int, ...]]:
 
 
 def link_out(h5py: Any, file: Any, path: str, text: str) -> tuple[str, str] | None:
-    """The file, and the path in it, to which a link leads that ``text`` names or that is on its way.
+    """File, and path in it, to which a link leads: the one that ``text`` names, or one on the way to it.
 
     ``text`` is as for ``find_matrix``. If it is empty, and the file holds no matrix, the only link out of it
     is taken. None if the matrix is in the file itself. Links are followed here, not by HDF5, so that each
@@ -262,7 +266,10 @@ def _links_out(h5py: Any, file: Any) -> list[str]:
 
 
 def _of_matlab(path: str, name: str, node: Any) -> Found:
-    """The matrix that an array of MATLAB holds, whose last axis is stored first."""
+    """The matrix that ``node`` holds, the open dataset ``name`` of MATLAB, which stores the last axis first.
+
+    ``InputError`` if it is empty or holds no numbers.
+    """
     kind = text_of(node.attrs["MATLAB_class"])
     if kind in NO_NUMBERS or "MATLAB_empty" in node.attrs:
         what = "empty" if "MATLAB_empty" in node.attrs else f"of class {kind}"

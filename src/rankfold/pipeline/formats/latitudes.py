@@ -43,7 +43,10 @@ def with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
 
 
 def _found(x: object, source: Source, step: Coslat) -> Coslat:
-    """The step with the latitude of each column in degrees; without latitudes if none are found."""
+    """The step with the latitude of each column in degrees; without latitudes if none are found.
+
+    ``x`` is what the caller passed as the matrix, ``source`` the matrix that was opened.
+    """
     name = _called(x, source) if step.latitude == LATITUDE else step.latitude
     values, units = column_coordinate(source, name), _units_along(source, name)
     index = column_coordinates(source, name) if values is None else None
@@ -60,7 +63,7 @@ def _found(x: object, source: Source, step: Coslat) -> Coslat:
 
 
 def _called(x: object, source: Source) -> str:
-    """Name of the latitudes: ``lat``, or ``latitude``, or the coordinate with that standard name."""
+    """Name of the coordinate that holds latitudes: ``lat``, ``latitude``, or one with that standard name."""
     axes = {axis.name: axis.attributes.get("standard_name", "") for axis in _axes(source)}
     if LATITUDE in axes or column_coordinates(source, LATITUDE) is not None:
         return LATITUDE
@@ -99,7 +102,9 @@ def _units_along(source: Source, name: str) -> str:
 
 
 def to_degrees(values: Float64, units: str, name: str) -> Float64:
-    """Latitudes converted to degrees from the given units; without units they are in degrees.
+    """Latitudes converted to degrees from ``units``, which count as degrees if empty.
+
+    ``InputError`` for other units; ``name`` is that of the coordinate in its message.
 
     >>> to_degrees(np.array([np.pi / 4]), "radians", "lat").tolist()
     [45.0]
@@ -116,7 +121,10 @@ def to_degrees(values: Float64, units: str, name: str) -> Float64:
 
 
 def _of_plane(source: Source, name: str, plane: Coordinate) -> Float64:
-    """Value (n,) at each column of a coordinate that is stored along other axes, such as ``lat(y, x)``."""
+    """Value (n,) of the coordinate ``plane`` at each column of ``source``; it may have axes as ``lat(y, x)``.
+
+    ``name`` is that of the coordinate in the message.
+    """
     places = [column_coordinates(source, axis) for axis in plane.axes]
     if any(place is None for place in places):
         raise InputError(

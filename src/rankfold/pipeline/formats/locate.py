@@ -28,7 +28,7 @@ SPARSE = ("csr_matrix", "csc_matrix")
 """Values of AnnData's attribute ``encoding-type`` for groups that are sparse matrices."""
 
 DEPTH = 4
-"""Depth to which groups are searched: deeper arrays can be opened by name, but are not listed."""
+"""Number of levels of groups that are searched: deeper arrays can be opened by name, but are not listed."""
 
 
 def split_location(location: str) -> tuple[str, str]:
@@ -63,6 +63,7 @@ def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
 def matching_files(location: str) -> list[str] | None:
     """Locations of all files that match a pattern with ``*``, ``?`` or ``[``, sorted; None for plain names.
 
+    Of ``PATTERN::array``, the name of the array is added to each path.
     Numbers in names are compared as numbers: ``part-2`` comes before ``part-10``.
     """
     store, mark, array = location.partition("::")
@@ -109,7 +110,7 @@ def require_path(path: str) -> None:
 
 
 def require_array(path: str, array: str) -> None:
-    """Raise unless there is a Zarr array ``array`` in the folder ``path``, which need not be a group."""
+    """Raise an error unless the folder ``path``, which need not be a group, has a Zarr array ``array``."""
     kind, holder = node_kind(os.path.join(path, array)), node_kind(path)
     if kind == "array":
         return
@@ -135,9 +136,9 @@ def require_array(path: str, array: str) -> None:
 
 
 def _list_arrays(path: str, arrays: dict[str, str]) -> str:
-    """Sentence that names the arrays of a store, and says how to ask for one.
+    """Sentence that names the arrays of the store at ``path``, and says how to ask for one.
 
-    ``arrays`` are texts of shape and type, by path.
+    ``arrays`` maps the path of each array in the store to a text of its shape and type.
     """
     if not arrays:
         return "It holds no arrays"
@@ -200,7 +201,7 @@ class Location(NamedTuple):
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Sort key, number of axes and number of elements: data have more than coordinates and the like."""
+        """Sort key (number of axes, number of elements): data have more than coordinates and the like."""
         return len(self.shape), math.prod(self.shape)
 
 
@@ -215,7 +216,11 @@ def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
 
 
 def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Location]:
-    """Yield the arrays and sparse matrices in a group, and in groups below it, by their metadata."""
+    """Yield the arrays and sparse matrices in a group, and in groups below it, by their metadata.
+
+    ``folder`` is that of the store, ``array`` the path of the group in it, ``depth`` the number of levels of
+    groups that are searched.
+    """
     here = os.path.join(folder, array)
     for entry in sorted(entry.name for entry in os.scandir(here) if entry.is_dir()):
         path = f"{array}/{entry}" if array else entry
@@ -234,7 +239,10 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[L
 
 
 def _sparse(folder: str) -> tuple[int, ...] | None:
-    """Shape of a sparse matrix in AnnData's layout; None for other groups."""
+    """Shape of the sparse matrix in AnnData's layout that a group, in ``folder``, is; None for other groups.
+
+    An empty tuple if the group does not state a valid shape.
+    """
     attributes = _metadata(folder, "zarr.json").get("attributes") or _metadata(folder, ".zattrs")
     if not isinstance(attributes, dict) or attributes.get("encoding-type") not in SPARSE:
         return None
@@ -248,9 +256,9 @@ def _lengths(shape: object) -> tuple[int, ...]:
 
 
 def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
-    """Text of shape and type of an array, and its shape.
+    """Text of shape and type of the array in ``folder``, and its shape.
 
-    Read without Zarr, which raises an error for an array that it does not understand.
+    They are read without Zarr, which raises an error for an array that it does not understand.
     """
     name = "zarr.json" if is_regular(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
@@ -260,7 +268,7 @@ def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _metadata(folder: str, name: str) -> dict[str, Any]:
-    """The metadata document, empty if it cannot be read."""
+    """The JSON document ``name`` in a folder as a dictionary; empty if it is missing or invalid."""
     try:
         document = read_json(os.path.join(folder, name))
     except UnfitFileError:

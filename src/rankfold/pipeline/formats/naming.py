@@ -1,16 +1,16 @@
 """Names of rows and columns that files and stores ("containers") hold with their matrices.
 
-=================== =================================== ==================================================
-container           location of names                   source
-=================== =================================== ==================================================
-AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
-netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
-HDF5                dimension scale of an axis          HDF5 dimension scales specification
-10x Genomics        barcodes and names of genes         see ``cell_ranger``
-loom                ``CellID`` and ``Gene``             https://linnarssonlab.org/loompy/format
-VCF Zarr            ``sample_id`` and ``variant_id``    https://github.com/sgkit-dev/vcf-zarr-spec
-Zarr of rankfold    attribute ``rankfold_names``        written by an import
-=================== =================================== ==================================================
+================ ============================= ==============================================================
+container        location of names             source
+================ ============================= ==============================================================
+AnnData          index of ``obs``, of ``var``  https://anndata.readthedocs.io/en/stable/fileformat-prose.html
+netCDF, xarray   coordinate variable of axis   CF conventions 1.11, section 5
+HDF5             dimension scale of an axis    HDF5 dimension scales specification
+10x Genomics     barcodes and names of genes   see ``cell_ranger``
+loom             ``CellID`` and ``Gene``       https://linnarssonlab.org/loompy/format
+VCF Zarr         ``sample_id``, ``variant_id`` https://github.com/sgkit-dev/vcf-zarr-spec
+Zarr of rankfold attribute ``rankfold_names``  written by an import
+================ ============================= ==============================================================
 
 A container whose names cannot be read counts as one without names: its matrix is read all the same.
 """
@@ -57,7 +57,10 @@ FRAMES = {
     "obsp": ("obs", "obs"),
     "varp": ("var", "var"),
 }
-"""Frames of AnnData whose index names rows and columns of an element, by the first word of its path."""
+"""Frames of AnnData whose index names the (rows, columns) of an element, by the first part of its path.
+
+None where no frame names them.
+"""
 
 LOOM = ("matrix", "row_attrs", "col_attrs")
 """Members by which a loom file is recognized."""
@@ -66,12 +69,16 @@ LOOM_LABELS = ("row_attrs/Gene", "col_attrs/CellID")
 
 
 def is_loom(root: Any) -> bool:
-    """True if an HDF5 file is a loom file: a matrix of genes x cells, and attributes of both."""
+    """True if the open HDF5 file ``root`` is a loom file: a matrix of genes x cells, attributes of both."""
     return all(name in root for name in LOOM)
 
 
 def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> Axis:
-    """An axis of a dataset, or of a sparse group, of an HDF5 file, with the labels that the file has."""
+    """Axis ``number`` of a dataset, or of a sparse group, of an HDF5 file, with the labels that the file has.
+
+    ``path`` is that of the file, ``dataset`` that of the dataset in it, ``length`` the length of the axis.
+    The axis is called ``name`` unless a frame names it, such as ``obs``.
+    """
     with contextlib.suppress(*UNREADABLE), open_hdf5(path) as file:
         for convention in (index_of_frame, labels_of_matrix, labels_of_loom):
             if (found := convention(file, dataset, number)) is not None:
@@ -84,9 +91,10 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
 
 
 def zarr_axis(store: str, array: str, number: int, name: str | None, length: int) -> Axis:
-    """An axis of an array, or of a sparse group, of a Zarr store in a folder, with the labels that it has.
+    """Axis ``number`` of an array, or of a sparse group, of a Zarr store, with the labels that the store has.
 
-    ``name`` is the name of the axis; None takes it from the metadata.
+    ``store`` is the path of its folder, ``array`` the path of the array in it. ``name`` is the name of the
+    axis (None takes it from the metadata), ``length`` its length.
     """
     from rankfold.pipeline.chunks.regular_store import zarr_group
 
@@ -97,7 +105,10 @@ def zarr_axis(store: str, array: str, number: int, name: str | None, length: int
 
 
 def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -> Axis:
-    """An axis of an array, or of a sparse group, of an open Zarr group, with the labels that it has."""
+    """Axis ``number`` of the array, or sparse group, ``array`` of an open Zarr group, with its labels.
+
+    ``root`` is the group at the root of the store; ``name`` and ``length`` are as for ``zarr_axis``.
+    """
     known = name or ("row", "column")[number]
     with contextlib.suppress(*UNREADABLE):
         if (found := index_of_frame(root, array, number)) is not None:
@@ -127,7 +138,10 @@ def member(root: Any, path: str) -> Any:
 
 
 def written_names(store: str, array: str, axis: int) -> Names | None:
-    """Names of the rows (0) or columns (1) that an import or a result wrote in attributes; None without."""
+    """Names of the rows (0) or columns (1) of an array of a Zarr store, as rankfold wrote them in attributes.
+
+    An import writes them, and a result. None if there are none.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     with contextlib.suppress(*UNREADABLE):
@@ -142,15 +156,16 @@ def written_names(store: str, array: str, axis: int) -> Names | None:
 
 
 def _of_result(node: Any, axis: int) -> bool:
-    """True if an axis of an array of a result, or of its graph, corresponds to the rows of the matrix."""
+    """True if ``axis`` of an array or sparse group of a result corresponds to the rows of the matrix."""
     names = dimension_names(node) if hasattr(node, "shape") else ("row", "row")
     return bool(names) and names[axis] == "row"
 
 
 def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Values of a coordinate variable, with times decoded to dates.
+    """Values (n,) of a coordinate variable, with times decoded to dates by the units in its ``attributes``.
 
-    Times stay numbers if they do not count from a date, or in units that xarray does not decode.
+    ``values`` are returned unchanged, and not read, if they are no times. Times stay numbers in units that
+    xarray does not decode.
     """
     units, calendar = (text_of(attributes.get(each)) for each in ("units", "calendar"))
     if " since " not in units or len(np.shape(values)) != 1:
@@ -165,9 +180,10 @@ def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
 
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """Name and index of the frame (``obs`` or ``var``) that labels axis ``number`` of an element of AnnData.
+    """Name (``obs`` or ``var``) and index, (n,), of the frame that labels axis ``number`` of an element.
 
-    None for other files.
+    ``root`` is the open file or group of AnnData, ``element`` a path in it, such as ``layers/counts``. None
+    for other files.
     """
     element = element.strip("/")
     if element.startswith("mod/") and element.count("/") > 1:  # of MuData: one AnnData for each modality
@@ -182,9 +198,9 @@ def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 
 def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """Name and labels of axis ``number`` of the matrix (genes x cells) of a loom file.
+    """Name and labels of axis ``number``, genes (0) or cells (1), of a loom file; None for other files.
 
-    None for other files.
+    ``root`` is the open file; the labels are the same for any ``element``.
     """
     if number > 1 or not is_loom(root):
         return None
@@ -193,7 +209,10 @@ def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 
 def labels_of_calls(root: Any, axis: str) -> Any:
-    """Names of the samples, or variants, of a VCF Zarr store; None for other stores and axes."""
+    """Names along ``axis``, ``samples`` or ``variants``, of a VCF Zarr store; None for other stores and axes.
+
+    ``root`` is its open group.
+    """
     if member(root, "call_genotype") is None:
         return None
     if axis == "samples":

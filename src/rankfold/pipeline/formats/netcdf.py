@@ -94,7 +94,7 @@ class _Header:
         self.variables = [self._variable() for _ in range(self._list())]
 
     def length(self) -> int:
-        """One past the last byte of the last variable."""
+        """Number of bytes of the file up to the end of its last variable."""
         records = [variable for variable in self.variables if variable.record]
         # Records of a single variable are not padded.
         step = sum(_pad(each.size) for each in records) if len(records) > 1 else sum(r.size for r in records)
@@ -154,10 +154,10 @@ def _pad(size: int) -> int:
 
 
 REQUEST_BYTES = 8 * 2**20
-"""Chunks smaller than this are read together."""
+"""Largest number of bytes of chunks that are read together; a larger chunk is read by itself."""
 
 DECODING = 4
-"""Memory that xarray takes, as a multiple of what it reads, measured.
+"""Memory that xarray takes for a read, as a multiple of the bytes that it reads; measured.
 
 It holds values as stored, with NaN, and scaled, and heaps keep some of what was freed.
 """
@@ -166,7 +166,7 @@ CACHE_BYTES = 64 * 2**20
 """Largest number of bytes of the chunk cache that the netCDF library allocates by default."""
 
 OVERHEAD_BYTES = 4 * 2**20
-"""Bytes of memory that the netCDF library and xarray take in addition."""
+"""Bytes of memory that the netCDF library and xarray take in addition to values and that cache."""
 
 COMPRESSORS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
 
@@ -186,7 +186,7 @@ class FileVariable:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
     def axis(self, name: str, length: int) -> Axis:
-        """An axis of the variable, with labels of its group, or of the nearest one around that has any."""
+        """Axis ``name`` of the variable, with labels of its group, or of the nearest around it with any."""
         group = self.group
         with contextlib.suppress(*UNREADABLE):
             while True:
@@ -200,7 +200,7 @@ class FileVariable:
         return Axis(name, length)
 
     def require_whole(self, name: str) -> None:
-        """Raise ``ChunkError`` if the file is gone, cut short or cannot be opened."""
+        """Raise ``ChunkError`` about ``name`` if the file is gone, cut short or cannot be opened."""
         try:
             _require_complete(self.path)
             self[...]
@@ -208,7 +208,7 @@ class FileVariable:
             raise ChunkError(f"{name} cannot be read: {error}. Restore the file") from error
 
     def digest(self) -> str:
-        """Digest of size and time of the file."""
+        """Digest of size and time of the file, and of the names of group and variable."""
         return file_fingerprint(self.path, self.group, self.name)
 
 
@@ -258,7 +258,7 @@ class XarrayVolume(Named):
     attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     def axis(self, number: int) -> Axis | None:
-        """An axis with its labels, which a file stores in other variables."""
+        """Axis ``number`` with its labels, which a file stores in other variables."""
         if not isinstance(self.variable, FileVariable):
             return Named.axis(self, number)
         return self.variable.axis(self.axes[number], self.shape[number])
@@ -274,7 +274,7 @@ class XarrayVolume(Named):
         return regular_grids(self.shape, self.chunks, splittable=not self.whole)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Read every box into its destination; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         unit = self.chunks if self.whole else (1,) * len(self.shape)
         for piece in pieces:
             for box, out in requests(piece, unit, REQUEST_BYTES // self.dtype.itemsize):
@@ -292,8 +292,7 @@ class XarrayVolume(Named):
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one read: its values in every state of decoding, and the cache of the
-        library."""
+        """Upper bound in bytes on the memory of a read: values in all states of decoding, and a cache."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
         cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0
@@ -314,7 +313,7 @@ class XarrayVolume(Named):
 
 
 def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
-    """A variable of a netCDF file as a matrix whose rows are the axes that ``rows`` names."""
+    """Variable ``text`` of a netCDF file (if empty, the only one) as a matrix; its rows are axes ``rows``."""
     library("xarray", extra="xarray", what=f"reading {path}")
     group = text.rpartition("/")[0]
     try:
@@ -343,7 +342,7 @@ def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
 
 
 def _require_no_coordinate(path: str, text: str, dataset: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Raise ``InputError`` if ``text`` names the coordinate of an axis, which is not a matrix."""
+    """Raise ``InputError`` if ``text``, a path in a file, names the coordinate of an axis, not a matrix."""
     leaf = text.rpartition("/")[2]
     if text not in shapes and leaf in dataset.coords:
         count = math.prod(dataset.coords[leaf].shape)
@@ -371,7 +370,7 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
 
 
 def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
-    """Shape of every variable of a group, by its path in the file."""
+    """Shape of every variable of ``dataset``, the open group ``group`` of a file, by its path in the file."""
     within = f"{group}/" if group else ""
     return {f"{within}{name}": value.shape for name, value in dataset.data_vars.items()}
 
@@ -403,7 +402,7 @@ def _of_array(x: Any, rows: Rows) -> Source:
 
 
 def _require_decoded(name: str, x: Any) -> None:
-    """Raise ``InputError`` for values in memory that were not decoded.
+    """Raise ``InputError`` if values of the DataArray ``x``, in memory or of Dask, were not decoded.
 
     Their attributes say that they are packed, or they hold numbers that mark missing values.
     """
@@ -425,12 +424,13 @@ def _require_decoded(name: str, x: Any) -> None:
 def _undecoded(
     attributes: Mapping[str, Any], encoding: Mapping[str, Any] | None = None, name: str = ""
 ) -> dict[str, Any]:
-    """Attributes that may say that values are still to be decoded.
+    """The ones of ``attributes`` that may say that values are still to be decoded.
 
     These are attributes that xarray moves to ``encoding`` when it decodes a variable, and those that it does
     not know.
 
-    ``encoding`` holds how values that are not in memory were decoded; None for values in memory.
+    ``encoding`` says how values that are not in memory were decoded; None for values in memory. ``name`` is
+    that of the variable in the message.
 
     Raises
     ------
@@ -448,7 +448,7 @@ def _undecoded(
 
 
 def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
-    """``Volume`` of a variable that xarray has opened, with the rules to decode what xarray does not."""
+    """``Volume`` of ``array`` of xarray, read by indexing ``variable``; it decodes what xarray does not."""
     require_numbers(name, array.dtype)
     encoding = array.encoding
     sizes = encoding.get("chunksizes") or encoding.get("chunks")
@@ -482,10 +482,10 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
 
 
 def _unseen_marks(name: str, dtype: np.dtype[Any], encoding: Mapping[str, Any]) -> tuple[float | int, ...]:
-    """Marks of missing values that xarray did not find among stored numbers, in the stored type.
+    """Marks of missing values that xarray did not recognize when it decoded a variable, in the stored type.
 
     It compares float32 with a mark of 64 bits, such as 1e20, which equals none of them, and it compares
-    numbers with a mark that is text.
+    numbers with a mark that is text. ``encoding`` is that of the variable of xarray.
 
     Raises
     ------
@@ -517,9 +517,10 @@ def _unseen_marks(name: str, dtype: np.dtype[Any], encoding: Mapping[str, Any]) 
 
 
 def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:
-    """Fill value that netCDF puts where nothing was written, in a variable of a netCDF file.
+    """Rule for the fill value that netCDF puts where nothing was written, in a variable of a netCDF file.
 
-    None for other stores, and if an attribute marks missing values.
+    ``array`` is the variable of xarray, ``variable`` what is indexed to read it. None for other stores, and
+    if an attribute marks missing values.
     """
     encoding, attributes = array.encoding, array.attrs
     if not isinstance(variable, FileVariable) and not os.path.isfile(str(encoding.get("source", ""))):
@@ -531,7 +532,7 @@ def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten |
 
 
 def _require_complete(path: str) -> None:
-    """Raise unless a file is netCDF and at least as long as its header states."""
+    """Raise an error unless a file is netCDF and at least as long as its header states."""
     with open_regular(path) as file:
         head = file.read(3)
     if head != b"CDF":
@@ -543,7 +544,7 @@ def _require_complete(path: str) -> None:
 
 
 def _open(path: str, group: str) -> Any:
-    """Open a group of a netCDF file with xarray; times stay numbers, in units that it need not know."""
+    """Dataset of xarray for a group of a netCDF file; its times stay numbers, in whatever unit."""
     return open_netcdf(
         path,
         group=group,
@@ -556,7 +557,7 @@ def _open(path: str, group: str) -> Any:
 
 @functools.cache
 def _handles(group: str) -> Handles:
-    """Open files of this process whose group ``group`` is read; made once for each group."""
+    """Handles of this process for files of which the group ``group`` is read; made once for each group."""
     return Handles(functools.partial(_open, group=group))
 
 
@@ -567,7 +568,7 @@ class _Recipe(pickle.Pickler):
     """
 
     def reducer_override(self, obj: Any) -> Any:
-        """Substitute to pickle for a file manager or lock; ``NotImplemented`` pickles others as usual."""
+        """What is pickled in place of a file manager or lock; ``NotImplemented`` for all other objects."""
         from xarray.backends import FileManager
 
         if isinstance(obj, FileManager):
@@ -593,7 +594,7 @@ def _recipe(variable: Any) -> bytes:
 
 
 def _files_below(source: str) -> list[str]:
-    """A file, or all files of a folder."""
+    """Paths: ``source`` itself if it is a file, else all files below the folder ``source``."""
     if os.path.isfile(source):
         return [source]
     return sorted(os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names)

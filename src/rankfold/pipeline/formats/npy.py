@@ -44,7 +44,7 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.regular import open_regular
 
 COLUMN_BYTES = 4 * 2**20
-"""Size of the buffer in which columns of a file in Fortran order are collected and transposed."""
+"""Largest size in bytes of the buffer in which columns of a file in Fortran order are transposed."""
 
 
 NO_HEADER = (
@@ -124,7 +124,7 @@ class NpyArray:
         return os.path.getsize(self.path)
 
     def _read_box(self, fd: int, piece: Piece) -> None:
-        """Read one box, in the stored byte order, straight into its destination."""
+        """Read one box of the open file ``fd``, in the stored byte order, straight into ``piece.out``."""
         turn = slice(None, None, -1) if self.fortran else slice(None)
         at = tuple(slice(*span) for span in piece.box)[turn]
         part = piece.out.T if self.fortran else piece.out
@@ -151,15 +151,17 @@ class NpySource(Readable, Matrix, NpyArray):
     shape: tuple[int, int]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one read: little in C order; in Fortran order also a buffer of
-        columns."""
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, beside ``out``.
+
+        It is small in C order; in Fortran order it includes a buffer of columns.
+        """
         buffer = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
         return SCRATCH_BYTES + (buffer if self.fortran else 0)
 
     def _read_box(self, fd: int, piece: Piece) -> None:
-        """Read one box; in Fortran order by pieces of columns, which are contiguous in the file.
+        """Read one box of the open file ``fd`` into ``piece.out``; in Fortran order through a buffer.
 
-        Pieces start at the first row and are as long as the buffer allows, which then takes several columns.
+        The buffer takes columns of the box, several at once if they are short, parts of one if it is long.
         """
         if not self.fortran:
             NpyArray._read_box(self, fd, piece)
@@ -193,7 +195,10 @@ class NpyVolume(NpyArray):
         NpyArray.read_boxes(self, pieces)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one read: a buffer to transpose numbers."""
+        """Upper bound in bytes on the memory of one read of that many elements, beside its destination.
+
+        It covers a buffer to transpose numbers.
+        """
         return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
 
     def _header(self) -> tuple[tuple[int, ...], bool]:
@@ -223,7 +228,11 @@ def read_header(path: str) -> Header:
 
 
 def map_npy(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """The array in a ``.npy`` file, mapped and read-only. ``InputError``, ``ChunkError`` if it holds none."""
+    """The array in a ``.npy`` file, mapped into memory, read-only.
+
+    ``InputError`` if the header is invalid or the array holds Python objects, ``ChunkError`` if the file is
+    truncated.
+    """
     name = os.fsdecode(path)
     with open_regular(name) as file:
         header = _valid_header(file, name)
@@ -237,7 +246,10 @@ def map_npy(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
 
 
 def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
-    """The matrix whose header in NumPy's format starts at the position of ``file``, open on ``path``."""
+    """The matrix whose header in NumPy's format starts at the position of ``file``, open on ``path``.
+
+    ``name`` is its name in messages, ``kind`` the kind of file, as text.
+    """
     header = _valid_header(file, name)
     require_matrix(name, header.shape, header.dtype)
     rows, columns = header.shape
@@ -248,7 +260,10 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
 
 
 def vector_in(file: Any, path: str, name: str, *, kind: str) -> tuple[Any, ...]:
-    """Fields of an ``NpySource`` of shape (1, n), for a vector whose header starts where ``file`` stands."""
+    """Fields of an ``NpySource`` of shape (1, n), for a vector whose header starts where ``file`` stands.
+
+    Parameters are those of ``matrix_in``.
+    """
     header = _valid_header(file, name)
     if len(header.shape) != 1 or header.dtype.kind not in "fiub":
         raise InputError(f"{name} is {header.dtype} {header.shape}, but should be a vector of numbers")
@@ -276,7 +291,10 @@ def _truncation(name: str, size: int, length: int, dtype: np.dtype[Any], shape: 
 
 
 def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, True for Fortran order, and type; leaves the file at its first value."""
+    """Read the header at the position of ``file``, and leave the file at its first value.
+
+    Returns the shape, True for Fortran order, and the type.
+    """
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)
@@ -310,7 +328,7 @@ HEADER_BYTES = 8
 
 
 def big_ann_source(path: str) -> NpySource:
-    """The matrix in a file of vectors of the big-ann benchmarks, by its header and its name."""
+    """The matrix in a file of the big-ann benchmarks, one row for each vector, by its header and its name."""
     ending = os.path.splitext(path)[1]
     dtype = np.dtype(TYPES[ending])
     with open_regular(path) as file:

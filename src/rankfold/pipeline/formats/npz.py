@@ -82,7 +82,7 @@ def is_sparse(path: str) -> bool:
 
 
 def choose_member(path: str, name: str) -> Member:
-    """The member of a given name, or the only matrix if the name is empty."""
+    """The array ``name`` of the ``.npz`` file ``path``, or its only matrix if the name is empty."""
     members = npz_members(path)
     if name in members:
         return members[name]
@@ -100,7 +100,10 @@ def choose_member(path: str, name: str) -> Member:
 
 
 def npz_source(path: str, text: str) -> NpySource | CsrSource:
-    """The matrix ``text`` of a ``.npz`` file; ``InputError`` if it is compressed."""
+    """The matrix of a ``.npz`` file that ``text`` names, or its only one if empty; read in place.
+
+    ``InputError`` if it is compressed.
+    """
     if not text and is_sparse(path):
         return sparse_npz(path)
     member = choose_member(path, text)
@@ -137,11 +140,10 @@ def _begin(path: str, member: Member) -> int:
 
 
 FEW_BYTES = 4096
-"""Largest number of bytes of a member that is read whole: the name of a sparse layout, and a shape, take
-less."""
+"""Largest size in bytes of a member that is read whole, such as the name of a sparse layout, or a shape."""
 
 LAYOUTS = {"csr": "rows", "csc": "columns"}
-"""The axis whose lines are stored contiguously, by SciPy's name of the layout."""
+"""Lines that are stored contiguously, rows or columns, by SciPy's name of the layout."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -53,9 +53,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def choose(path: str, text: str, shapes: Shapes) -> str:
-    """Path of the dataset that ``text`` names, or of the only one if it is empty.
+    """Path of the dataset that ``text`` names, or of the only one of two axes or more if it is empty.
 
-    Else an ``InputError`` lists the datasets of the file at ``path``.
+    ``shapes`` are those of the datasets of the file at ``path``, which an ``InputError`` lists otherwise.
     """
     if text in shapes:
         return text
@@ -71,7 +71,10 @@ def choose(path: str, text: str, shapes: Shapes) -> str:
 
 
 def list_names(path: str, shapes: Shapes) -> str:
-    """Sentence that lists the datasets of a file, those with most axes first; vectors only if all are."""
+    """Sentence that lists the datasets of the file at ``path``, those with most axes first.
+
+    Vectors are listed only if there is nothing else.
+    """
     if not shapes:
         return "It holds no datasets"
     shapes = {name: shape for name, shape in shapes.items() if len(shape) >= 2} or shapes
@@ -94,7 +97,10 @@ class Handles:
         self.entries: weakref.WeakKeyDictionary[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
 
     def get(self, owner: Any, path: str) -> Any:
-        """The file that ``opener`` returns for a path; opened again if the file has changed."""
+        """The open file that belongs to ``owner``: what ``opener`` returns for ``path``.
+
+        It is opened at the first call, and again if the file has changed.
+        """
         version = os.getpid(), file_version(path)
         with self.lock:
             entry = self.entries.get(owner)
@@ -119,7 +125,7 @@ def file_version(path: str) -> str:
 
 
 def file_fingerprint(path: str, *facts: object) -> str:
-    """Digest of size and time of a file and of facts about a dataset in it."""
+    """Digest of size and time of a file, and of the text of ``facts`` about a dataset in it."""
     text = " ".join(map(str, (file_version(path), *facts)))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -149,6 +155,8 @@ def library(module: str, *, extra: str, what: str) -> Any:
 
 def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> Any:
     """Open an HDF5 file whose external links lead to regular files: HDF5 follows these links when reading.
+
+    ``mode`` and ``flags`` are those of ``h5py.File``, which is returned.
 
     Raises
     ------
@@ -267,7 +275,7 @@ def opened(like: Any, along: str | None = None) -> Iterator[Any]:
 
 
 def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
-    """A variable of a file or store, open until ``files`` are closed."""
+    """The variable at the location ``place``, ``STORE::name``, as a DataArray, open until ``files`` close."""
     store, name = store_around(*split_location(place))
     require_path(store)
     if not os.path.isdir(store):
@@ -320,7 +328,7 @@ def coordinate_of(x: Any, axis: str) -> Coordinate:
 
 
 def plane_of(x: Any, name: str) -> Coordinate | None:
-    """The coordinate ``name`` if it goes along axes of other names; else None.
+    """The coordinate ``name`` of a DataArray, or variable at a path, if it has axes of other names; or None.
 
     Such as ``lat(y, x)`` of curvilinear grids, or ``lat(ncells)`` of unstructured ones.
     """
@@ -330,7 +338,10 @@ def plane_of(x: Any, name: str) -> Coordinate | None:
 
 
 def coordinates_of(x: Any) -> dict[str, str]:
-    """The ``standard_name`` of each coordinate that has an axis, by its name; empty text without one."""
+    """The ``standard_name`` (or empty) of each coordinate with an axis, of a DataArray or variable at a path.
+
+    It is by the name of the coordinate.
+    """
     with _coordinates(x) as known:
         return {
             str(name): str(each.attrs.get("standard_name", "")) for name, each in known.items() if each.dims
@@ -360,8 +371,8 @@ def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
 def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
     """Values of a column of ``obs`` or ``var`` of AnnData, and their type as text.
 
-    ``x`` is an AnnData object, a file or a store; ``part`` is ``obs`` or ``var``. Values may be left out if
-    they are not booleans.
+    ``x`` is an AnnData object, or the path of a file or store; ``part`` is ``obs`` or ``var``, ``name`` that
+    of the column. The array of values may be empty if they are not booleans.
     """
     if not isinstance(x, str | os.PathLike):
         frame: Any = getattr(x, part, None)
@@ -398,7 +409,10 @@ def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(place: str) -> Iterator[None]:
-    """Turn any error of a library about a damaged file or store into ``ChunkError``."""
+    """Turn any error of a library in the block, about a damaged file or store, into ``ChunkError``.
+
+    ``place`` is the name of the file or store in its message.
+    """
     try:
         yield
     except (RankfoldError, MemoryError):
@@ -409,7 +423,7 @@ def refuse_damage(place: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _annotated(store: str) -> Iterator[Any]:
-    """Open the root group of an HDF5 file or of a Zarr store in a folder."""
+    """Yield the root group of an HDF5 file, or of a Zarr store in a folder, open during the block."""
     if os.path.isdir(store):
         from rankfold.pipeline.chunks.regular_store import zarr_group
 
@@ -437,9 +451,10 @@ def _require_column(place: str, part: str, name: str, names: Any) -> None:
 
 
 def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool_]:
-    """Boolean mask of the rows (``part`` is ``obs``) or columns (``var``) of a matrix.
+    """Boolean mask (n,) of the rows (``part`` is ``obs``) or columns (``var``) of the matrix ``source``.
 
-    ``mask`` is the mask, or the name of a column of ``obs`` or ``var`` of the AnnData ``x``.
+    ``mask`` is the mask, or the name of a column of ``obs`` or ``var`` of AnnData; ``x`` is the object or
+    path of AnnData that ``source`` was opened from.
     """
     axis = ("obs", "var").index(part)
     what, length = ("rows", "columns")[axis], source.shape[axis]
@@ -460,7 +475,7 @@ def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool
 
 
 def by_name(values: Any, source: Source, axis: int, whose: str) -> npt.NDArray[Any]:
-    """Values (n,), one for each row (0) or column (1) of a matrix.
+    """``values`` as an array (n,), one for each row (``axis`` 0) or column (1) of the matrix ``source``.
 
     A Series or DataArray is brought into the order of the matrix by its names. ``whose`` names the values in
     messages.

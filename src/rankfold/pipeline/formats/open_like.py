@@ -23,7 +23,7 @@ class Fit(Protocol):
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Facts of the result."""
+        """Attributes of the result; ``input`` describes its matrix and the preparation steps."""
 
     def __iter__(self) -> Iterator[str]:
         """Names of its arrays."""
@@ -42,6 +42,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     x : anything that ``open_source`` takes
         Raw rows, or rows that went through the same steps.
     result : Result
+        Its matrix had the columns that are taken, and went through the steps that are applied.
     whose : str
         Name of the result in messages.
 
@@ -85,9 +86,10 @@ def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
 
 
 def require_comparable(source: Source, others: Source | None, called: str) -> None:
-    """Raise ``InputError`` unless rows can be compared with those of a matrix.
+    """Raise ``InputError`` unless rows of ``source`` can be read and compared with rows of ``others``.
 
-    ``others`` are named ``called`` in messages; None if rows of ``source`` are compared with each other.
+    ``called`` is put before the name of ``others`` in messages. ``others`` are None if the rows of ``source``
+    are compared with each other.
     """
     for matrix in (source, others):
         if matrix is not None:
@@ -100,7 +102,7 @@ def require_comparable(source: Source, others: Source | None, called: str) -> No
 
 
 def open_beside(x: object, other: Source) -> Source:
-    """Open rows to compare with those of another matrix: with its columns, after its preparation steps."""
+    """Open rows to compare with those of ``other``: with its columns, after the steps it went through."""
     source = open_source(x)
     compare_units([source], attributes_of(other), other.name)
     same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")

@@ -15,7 +15,7 @@ PACKED: dict[str, tuple[bytes, Callable[[IO[bytes]], Any]]] = {
     ".gz": (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
     ".bz2": (b"BZh", lambda raw: bz2.BZ2File(raw)),
 }
-"""First bytes of compressed text and the function that decompresses it, by the ending of its name."""
+"""First bytes of a compressed file and the function that opens its text, by the ending of its name."""
 
 UNPACK_ERRORS = (OSError, EOFError, zlib.error)
 """Exceptions that reading a damaged or truncated compressed file raises."""

@@ -39,7 +39,7 @@ from rankfold.pipeline.regular import bounded_lines, open_regular
 
 MAGIC = b"\x6c\x1b"
 LINES_BY = {0: "rows", 1: "columns"}
-"""Axis whose lines are stored contiguously, by the third byte of the file: samples (rows) or variants."""
+"""Lines that are stored contiguously, samples (rows) or variants (columns), by the third byte of the file."""
 
 HEADER_BYTES = len(MAGIC) + 1
 
@@ -53,7 +53,7 @@ CALLS_BYTES = 4 * CALLS.itemsize
 """Bytes of the four unpacked genotypes of one byte."""
 
 BLOCK_BYTES = TURN_BYTES // CALLS_BYTES
-"""Bytes of the file that are unpacked together."""
+"""Largest number of bytes of the file, four genotypes each, that are unpacked together."""
 
 SAMPLE_FIELDS, VARIANT_FIELDS = 2, 5
 """Fewest fields of a line of ``.fam`` and of ``.bim``; the latter may lack the position in centimorgans."""
@@ -87,7 +87,7 @@ class BedSource(Readable, Matrix):
         return regular_grids(self.shape, self.shape, splittable=True)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Read every box into its destination; see ``Volume``."""
+        """Read every box into ``out`` of its piece; see ``Volume``."""
         with open_plain(self.path, self.name, self._cut_short) as fd:
             for piece in pieces:
                 lines, across = piece.box if self.by == "rows" else piece.box[::-1]
@@ -97,7 +97,10 @@ class BedSource(Readable, Matrix):
         return f"{self.name} was cut short while it was read. Restore the file"
 
     def _read(self, fd: int, out: npt.NDArray[Any], lines: Span, across: Span) -> None:
-        """Read and unpack genotypes ``across`` of each of ``lines`` into ``out``, a few lines at a time."""
+        """Read genotypes ``across`` of ``lines`` from the open file ``fd`` into ``out``, (lines, across).
+
+        Lines are samples or variants, whichever the file stores contiguously. A few are unpacked at a time.
+        """
         pitch = self._line_bytes
         start, stop = across[0] // 4, -(-across[1] // 4)
         wide = max(1, min(stop - start, BLOCK_BYTES))
@@ -116,7 +119,10 @@ class BedSource(Readable, Matrix):
                 out[top - lines[0] : bottom - lines[0], first - across[0] : last - across[0]] = part
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one read: a block of bytes as stored, and unpacked."""
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, beside ``out``.
+
+        It covers a block of bytes as stored, and unpacked.
+        """
         packed = min(BLOCK_BYTES, (rows + 8) * (columns + 8) // 4)
         return SCRATCH_BYTES + (1 + CALLS_BYTES) * (packed + packed // 8)
 
@@ -144,7 +150,7 @@ class BedSource(Readable, Matrix):
         return os.path.getsize(self.path)
 
     def names(self, axis: int) -> Names | None:
-        """Names of the samples (0) or variants (1)."""
+        """Names of the samples (axis 0) or variants (axis 1), from ``.fam`` or ``.bim``."""
         path = _files_beside(self.path)[1 - axis]
         read = _variant_names if axis else _sample_names
         labels = _Labels(read(path), self.shape[axis])
@@ -167,10 +173,10 @@ def bed_source(path: str) -> BedSource:
     Raises
     ------
     InputError
-        It is not a ``.bed`` of PLINK 1, or it is longer than so many samples and variants take;
+        The file is not a ``.bed`` of PLINK 1, or is longer than genotypes of that shape take;
         ``SourceNotFoundError`` if ``.bim`` or ``.fam`` does not exist.
     ChunkError
-        It is shorter than that.
+        The file is shorter than genotypes of that shape take.
     """
     with open_regular(path) as file:
         head, size = file.read(HEADER_BYTES), os.fstat(file.fileno()).st_size
@@ -195,9 +201,10 @@ def bed_source(path: str) -> BedSource:
 
 
 def _require_length(path: str, size: int, shape: tuple[int, int], by: str) -> None:
-    """Raise unless a file has the length of that many samples and variants.
+    """Raise unless ``size``, the bytes of a file, is that of genotypes of ``shape``, (samples, variants).
 
-    ``ChunkError`` for a shorter file, ``InputError`` for a longer one.
+    ``by`` is ``rows`` if samples are stored contiguously, else ``columns``. ``ChunkError`` for a shorter
+    file, ``InputError`` for a longer one.
     """
     samples, variants = shape
     lines, across = (samples, variants) if by == "rows" else (variants, samples)
@@ -221,7 +228,10 @@ def _files_beside(path: str) -> tuple[str, str]:
 
 
 def _fields(path: str, fewest: int) -> Iterator[list[str]]:
-    """Yield the words of each line that is not empty; ``InputError`` if one has fewer than ``fewest``."""
+    """Yield the words of each line of a file that is not empty.
+
+    ``InputError`` if a line has fewer words than ``fewest``.
+    """
     with open_regular(path, "r", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(bounded_lines(file, path), start=1):
             words = line.split()

@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     import zarr
 
 REQUEST_BYTES = 32 * 2**20
-"""Chunks smaller than this are fetched together, at the same time."""
+"""Largest number of bytes of chunks that are fetched together; a larger chunk is fetched by itself."""
 
 MOST_INDEXES = 1024
 """Largest number of shards whose indexes are fetched to count the chunks that they lack."""
 
 OVERHEAD_BYTES = 8 * 2**20
-"""Bytes of memory that connections, tasks and futures of requests take."""
+"""Upper bound in bytes on the memory that connections, tasks and futures of requests take."""
 
 HINT = (
     "Address, region and credentials are taken from the environment, as AWS_ENDPOINT_URL, AWS_REGION, "
@@ -104,10 +104,9 @@ class RemoteVolume(Layout):
                 self._fetch(request)
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one read: chunks of one request as fetched, in stages of decoding, and
-        decoded.
+        """Upper bound in bytes on the memory of one read of that many elements, beside its destination.
 
-        See ``ZarrSource.read_bytes``.
+        It covers the chunks of one request as fetched, in stages of decoding, and decoded.
         """
         return OVERHEAD_BYTES + self.decoding_bytes(self.request_bytes(REQUEST_BYTES), more=1)
 
@@ -144,7 +143,7 @@ class RemoteVolume(Layout):
             raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Number of chunks that read as fill value because no object holds them.
+        """Number of chunks that read as fill value because no object holds them; of many shards, an estimate.
 
         None if missing chunks are errors, or if the array has more than ``most`` files and ``most`` is below
         ``MOST_FILES``.
@@ -166,7 +165,7 @@ class RemoteVolume(Layout):
         return decode_index(np.frombuffer(head, np.uint8), size, count, self.encoding)
 
     def axis(self, number: int) -> Axis:
-        """An axis with the labels that its store has."""
+        """Axis ``number`` with the labels that its store has."""
         name, length = self.axes[number], self.shape[number]
         with self._naming():
             return axis_in(open_group(self.url, os.getpid()), self.array, number, name, length)
@@ -228,7 +227,7 @@ class RemoteVolume(Layout):
             ) from error
 
     def _objects(self) -> Iterator[RemoteState]:
-        """Every object of the array, as the store lists them."""
+        """Yield every object of the array, as the store lists them."""
         import obstore
 
         prefix = f"{self.array}/" if self.array else ""
@@ -279,7 +278,11 @@ def _connect(url: str, process: int) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def open_array(url: str, array: str, missing: str | None, version: str, process: int) -> zarr.Array[Any]:
-    """Open an array, once in a process for each state of its metadata, of which ``version`` is the digest."""
+    """Open an array, once in a process for each state of its metadata, of which ``version`` is the digest.
+
+    ``url`` is the address of the store, ``array`` the path in it, ``process`` the id of this process. If
+    ``missing`` is ``error``, a read of a missing chunk raises ``MissingChunk``.
+    """
     from zarr.storage import ObjectStore
 
     from rankfold.pipeline.chunks.bounded_store import DescribedStore, StrictStore, open_bounded
@@ -296,7 +299,10 @@ def open_array(url: str, array: str, missing: str | None, version: str, process:
 
 @functools.lru_cache(maxsize=16)
 def open_group(url: str, process: int) -> zarr.Group:
-    """Open the group at the root of a store, once in a process, to look up names of axes of its arrays."""
+    """Open the group at the root of a store, once in a process, to look up names of axes of its arrays.
+
+    ``url`` is the address of the store, ``process`` the id of this process.
+    """
     import zarr
     from zarr.storage import ObjectStore
 
@@ -309,7 +315,7 @@ def from_obstore(error: Exception) -> bool:
 
 
 def unreachable(name: str, error: Exception) -> UnreachableError:
-    """The error for a store that does not answer, or refuses access."""
+    """The error for a store that does not answer, or refuses access; ``name`` is that of its array."""
     return UnreachableError(f"{name} cannot be reached: {_reason(error)}. {HINT}")
 
 
@@ -338,7 +344,10 @@ LOOKED_AT = 2000
 
 
 def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = None) -> StackedSource:
-    """The array ``array`` of the store at an address as a matrix."""
+    """The array ``array`` of the store at an address as a matrix, whose rows are the axes ``rows``.
+
+    ``missing`` is the option ``missing_chunks`` of ``open_source``.
+    """
     scheme = url.partition("://")[0]
     _require_no_secret(url)
     if scheme not in SCHEMES:
@@ -373,8 +382,8 @@ def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = Non
 def _store_around(url: str, array: str) -> tuple[str, str]:
     """Address of the store that an address leads into, and path of the array in it.
 
-    ``s3://bucket/a.zarr/X`` is ``X`` of ``s3://bucket/a.zarr``, where names of its rows and columns are. The
-    name tells, and only if it does a request asks whether there is a group.
+    ``s3://bucket/a.zarr/X`` is ``X`` of ``s3://bucket/a.zarr``, where names of its rows and columns are. For
+    such an address, a request asks whether there is a group; all others are returned unchanged.
     """
     found = re.match(r"(.+://.+\.zarr)/+(.*[^/])/*$", url)
     if array or found is None:
@@ -393,9 +402,9 @@ def _store_around(url: str, array: str) -> tuple[str, str]:
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
-    """Name and digest of the document that describes an array.
+    """Name and digest of the document that describes the array ``array`` of the store at ``url``.
 
-    If there is none, the error lists the arrays of the store.
+    If there is none, the error, which calls the array ``name``, lists the arrays of the store.
     """
     for document in DOCUMENTS:
         key = f"{array}/{document}" if array else document
@@ -462,7 +471,7 @@ def _list_arrays(url: str, arrays: list[str]) -> str:
 
 
 def _refusal(name: str, error: Any) -> InputError:
-    """The error for a store that cannot be opened."""
+    """The error for an array or store ``name`` that cannot be opened because of ``error``."""
     reason = _reason(error)
     if "NoSuchBucket" in str(error):
         return SourceNotFoundError(f"{name}: there is no such bucket. {HINT}")

@@ -51,7 +51,7 @@ class PartInType(ConvertedSource):
     """A part of a series in the type of the whole; ``DataError`` for whole numbers that lose digits."""
 
     def convert(self, out: npt.NDArray[Any], strip: npt.NDArray[Any], rows: Span) -> None:
-        """Check the digits of a strip of rows, then convert it into ``out``."""
+        """Check the digits of ``strip``, values of the part in ``rows``, then convert it into ``out``."""
         require_digits(self.name, strip)
         ConvertedSource.convert(self, out, strip, rows)
 
@@ -107,9 +107,9 @@ class Series(Readable):
 
     @property
     def stacked(self) -> StackedSource | None:
-        """A stacked array with the shape of the whole series, for names and lengths of its axes.
+        """Description of the whole series as one stacked array, for names and lengths of axes, not to read.
 
-        None if parts are not stacked arrays with the first axis as (outer) rows. It is not to be read.
+        None if parts are not stacked arrays whose first axis becomes the rows, or the outer ones.
         """
         first = self.parts[0]
         if not isinstance(first, StackedSource) or first.row_axes[0] != 0:
@@ -139,9 +139,9 @@ class Series(Readable):
         return attributes_of(self.parts[0])
 
     def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
-        """Yield the parts that overlap a span of rows.
+        """Yield each part that overlaps the span ``rows``, and the overlap, (start, stop), in two ways.
 
-        Each comes with the overlap as rows of the part, and as rows of the span.
+        First as rows of the part, then counted from the start of the span.
         """
         first = int(np.searchsorted(self.edges, rows[0], side="right")) - 1
         for part, start, stop in zip(
@@ -158,21 +158,24 @@ class Series(Readable):
             self._in_type(part).read_into(out[slice(*at)], own, columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: parts are read one after the other."""
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, beside ``out``.
+
+        Parts are read one after the other.
+        """
         parts = map(self._in_type, self.parts)
         return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in parts)
 
     def _in_type(self, part: Source) -> Source:
-        """A part in the type of the series."""
+        """``part`` itself if it has the type of the series, else a source that converts it as it is read."""
         return part if part.dtype == self.dtype else PartInType(part, self.dtype)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong with any part."""
+        """Raise ``ChunkError`` for damage of any part that can be found without reading the data."""
         for part in self.parts:
             part.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Number of missing chunks of all parts together."""
+        """Number of missing chunks of all parts together, by a look at about ``most`` files."""
         share = -(-most // len(self.parts))
         return sum_absences(absence_of(part, share) for part in self.parts)
 
@@ -181,10 +184,9 @@ class Series(Readable):
         return digest_of(*(part.fingerprint() for part in self.parts))
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests that change if the first rows have changed: see ``GrowingSource``.
+        """Digests that change if the first ``rows`` rows have changed: see ``GrowingSource``.
 
-        Whole parts are compared by their fingerprints. The last one may have rows added and is compared by
-        its own marks.
+        Parts that hold only such rows are compared by their fingerprints, the next part by its own marks.
         """
         whole = int(np.searchsorted(self.edges, rows, side="right")) - 1
         files = digest_of(*(part.fingerprint() for part in self.parts[:whole]))
@@ -214,7 +216,7 @@ class SparseSeries(Series):
         return int(self.before[-1])
 
     def pointers(self, top: int, bottom: int) -> Int64:
-        """Starts of rows ``top:bottom`` among all stored entries, and the end of the last."""
+        """Cumulative number of stored entries before each of rows ``top:bottom``, and after the last."""
         ends = np.empty(bottom - top + 1, np.int64)
         ends[-1] = self.nnz
         for part, own, at in self.pieces((top, bottom)):
@@ -225,7 +227,7 @@ class SparseSeries(Series):
         return ends
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Rows ``start:stop`` as they are stored; see ``CompressedSource``."""
+        """Rows in the span ``lines`` as they are stored, in new memory; see ``CompressedSource``."""
         parts = [self._read_part(require_compressed(part), own) for part, own, _ in self.pieces(lines)]
         index = index_dtype(*self.shape, self.nnz)
         counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
@@ -234,28 +236,30 @@ class SparseSeries(Series):
         return Csr(np.cumsum(counts).astype(index), indices.astype(index, copy=False), data)
 
     def _read_part(self, part: CompressedSource, lines: Span) -> Csr:
-        """Some rows of a part in its own type; ``DataError`` if that of the series would round them."""
+        """Rows ``lines`` of a part in its own type; ``DataError`` if that of the series would round them."""
         rows = part.read_sparse(lines)
         if part.dtype != self.dtype:
             require_digits(part.name, rows.data)
         return rows
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory of a sparse read: that of a part, and its entries before they are
-        concatenated."""
+        """Upper bound in bytes on the memory of a sparse read of ``numbers`` entries, beside its result.
+
+        It covers reading of a part, and the entries before they are concatenated.
+        """
         most = max(require_compressed(part).sparse_bytes(numbers) for part in self.parts)
         return most + numbers * (self.dtype.itemsize + 16)
 
 
 def _with_shape(volume: Volume, shape: tuple[int, ...]) -> Volume:
-    """Copy of an array description that states another shape; only for its names, never to be read."""
+    """Copy of an array description that states ``shape``; only for names of its axes, never to be read."""
     if isinstance(volume, DecodedVolume):
         return dataclasses.replace(volume, inner=_with_shape(volume.inner, shape))
     return cast(Volume, dataclasses.replace(cast(Any, volume), shape=shape))
 
 
 def series(name: str, parts: Sequence[Source]) -> Series:
-    """Stack several matrices by rows into one, and check that they fit together.
+    """Stack several matrices by rows into one, called ``name`` in messages; check that they fit together.
 
     Raises
     ------

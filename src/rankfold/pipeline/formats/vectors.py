@@ -94,7 +94,10 @@ def _of_cells(name: str, cells: Any) -> Array:
 
 
 def _numbers(name: str, place: int, cell: Any) -> Array:
-    """The list in cell number ``place`` as a vector; ``DataError`` if it is not a list of numbers."""
+    """The list in ``cell`` as a vector; ``DataError`` if it is not a list of numbers.
+
+    ``name``, of the column, and ``place``, the number of the row, are for the message.
+    """
     try:
         values = np.asarray(cell)
         if values.dtype == np.object_ and all(each is None or _is_number(each) for each in values.flat):
@@ -139,14 +142,17 @@ def _of_polars(name: str, column: Any) -> Array:
 
 
 def _as_rows(name: str, values: Array, kind: object, length: int) -> Array:
-    """Reshape the concatenated numbers of all lists into a matrix of ``length`` columns."""
+    """Reshape ``values``, the concatenated numbers of all lists, into a matrix of ``length`` columns.
+
+    ``DataError`` if they are not numbers; ``kind``, their type, is for the message.
+    """
     if values.ndim != 1 or not _is_plain(values.dtype):
         raise DataError(f"{name} has no lists of numbers, but of {kind}")
     return values.reshape(-1, length)
 
 
 def _require_one_length(name: str, lengths: Iterable[int]) -> int:
-    """The common length of all lists; ``lengths`` are those of each, -1 for a missing list.
+    """The common length of the lists of column ``name``, whose ``lengths`` are -1 for a missing list.
 
     Raises ``DataError`` if lengths differ or a list is missing, or if there are no numbers.
     """
@@ -165,7 +171,7 @@ def _require_one_length(name: str, lengths: Iterable[int]) -> int:
 
 
 def _require_digits(name: str, values: Array) -> None:
-    """Raise ``DataError`` for integers that a float does not represent exactly."""
+    """Raise ``DataError`` for integers of column ``name`` that float64 does not represent exactly."""
     if values.dtype.kind in "iu":
         require_digits(name, values)
 

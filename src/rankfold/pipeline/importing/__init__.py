@@ -134,13 +134,16 @@ class _Job:
     """Digest of source and request (``identity.identity_of``); None if the source cannot be identified."""
 
     identify: Callable[[], str | None] = lambda: None
-    """Computes the identity again from the present state of the source."""
+    """Function that computes the identity again, from the present state of the source."""
 
     names: dict[str, Any] = field(default_factory=dict)
     """Names of the rows and columns, in a form for JSON."""
 
     def publish(self, path: Path) -> None:
-        """Move a complete store to its final name."""
+        """Finish the store in the folder ``path``, and move it to ``target``.
+
+        Identity, names and manifest are written into it. ``DataError`` if the source has changed meanwhile.
+        """
         require_unchanged(self.target, self.identity, self.identify)
         seal(path, self.identity, self.names)
         publish(path, self.target, self.overwrite)
@@ -169,13 +172,15 @@ def import_array(
     Parameters
     ----------
     matrix : path, array or Source
-        Checked first. Besides what ``open_source`` takes: tables of any size (.csv, .tsv, .txt, .parquet or a
-        folder of them, several by a name with ``*``), compressed .npz, .mtx, .h5ad, a folder of Cell Ranger.
+        The matrix to copy, which is checked for damage first. Besides what ``open_source`` takes: tables of
+        any size (.csv, .tsv, .txt, .parquet or a folder of them, several by a name with ``*``), compressed
+        .npz, .mtx, .h5ad, a folder of Cell Ranger.
     destination, overwrite : path, bool
         Folder of the new store; True to replace an existing store, at the very end.
     memory_bytes, chunk_bytes : int
-        Most memory of buffers, source and encoders together. Size of a chunk, which holds full rows, unless
-        256 of them take more than 64 MiB.
+        Largest number of bytes of memory that buffers, source and encoders take together. Bytes that a chunk
+        of the new store is to have; it holds full rows (full columns of a matrix with more columns than
+        rows), unless 256 of them take more than 64 MiB.
     dtype : str, optional
         Type of the new store. Values out of its range are an error; rounding is not.
     columns, without : names, optional
@@ -242,9 +247,7 @@ def import_array(
 
 
 def _require_local(destination: str | os.PathLike[str]) -> None:
-    """Raise ``OutputError`` for a destination that is a URL, also one that ``Path``
-    has stripped of a slash.
-    """
+    """Raise ``OutputError`` for a destination that is a URL, also one that ``Path`` stripped of a slash."""
     if re.match("[a-z][a-z0-9]+:/", os.fsdecode(destination)):
         raise OutputError(
             f"{destination} is not on a file system, and an import writes a folder there. Choose one, and "
@@ -253,7 +256,7 @@ def _require_local(destination: str | os.PathLike[str]) -> None:
 
 
 def _request(options: ReadOptions) -> dict[str, Any]:
-    """Options that decide how a file is read, for JSON."""
+    """Options that decide how a file is read, by name, as JSON values."""
     return {
         "dtype": None if options.dtype is None else options.dtype.str,
         "columns": None if options.columns is None else list(options.columns),
@@ -264,7 +267,10 @@ def _request(options: ReadOptions) -> dict[str, Any]:
 
 
 def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) -> ImportReport:
-    """Open the matrix and copy it: tile by tile, or read from its beginning if it can only be read so."""
+    """Open the matrix and copy it: tile by tile, or read from its beginning if it can only be read so.
+
+    ``options`` are for files that are read from their beginning, ``view`` those of ``open`` for others.
+    """
     start = time.perf_counter()
     reader: Reader | None = None
     place: str | None = None
@@ -313,7 +319,7 @@ def _names_of_matrix(source: Source) -> dict[str, Any]:
 
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
-    """Names of columns, or of rows and columns, that a file holds, in a form for JSON."""
+    """Names of columns, or of rows and columns, that the file of a reader holds, in a form for JSON."""
     if isinstance(reader, CellRangerReader):
         rows, genes = reader.axes
         return names_as_json(Names.of([rows]), Names.of([genes]))
@@ -330,7 +336,7 @@ def _table_of(reader: Reader) -> NumericTable | SeveralTables | None:
 
 
 def _with_row_names(job: _Job, reader: Reader) -> _Job:
-    """The job with the names of the rows of a table, which become known when its values are read."""
+    """The job with the names of the rows of a table, which its reader knows once all rows were read."""
     table = _table_of(reader)
     if table is None or table.row_names is None:
         return job
@@ -340,8 +346,9 @@ def _with_row_names(job: _Job, reader: Reader) -> _Job:
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
-    """Value of the option for missing chunks; by default ``fill`` if ``lacking`` (some
-    are missing), else ``error``.
+    """Value of the option for missing chunks in ``view``, under its present or former name.
+
+    By default it is ``fill`` if ``lacking``, that is if chunks are missing, else ``error``.
     """
     return view.get("missing_chunks") or view.get("missing") or ("fill" if lacking else "error")
 
@@ -349,7 +356,8 @@ def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
 def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None]) -> _Job:
     """The job with the identity of its store: a digest of the request and of the state of the source.
 
-    ``mark_source`` returns the fingerprint of the source, or None if it has none.
+    ``missing`` is the value of the option for missing chunks, which is part of the request. ``mark_source``
+    returns the fingerprint of the source, or None if it has none.
     """
     request = {**job.request, "missing": missing}
 
@@ -361,7 +369,10 @@ def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None
 
 
 def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...]) -> ImportReport:
-    """Import a matrix of which any part can be read, tile by tile."""
+    """Import a matrix of which any part can be read, tile by tile.
+
+    ``start`` is the time at which the import began, by ``time.perf_counter``; ``notes`` are for the report.
+    """
     plan = plan_tiles(_convert(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
@@ -371,7 +382,7 @@ def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...
 
 
 def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
-    """Import a file that can only be read from its beginning."""
+    """Import a file that can only be read from its beginning; the import began at ``start``."""
     ticker, dtype = Ticker(job.progress, reader.total_bytes), None
     with working_folder(job.target, reader.total_bytes) as folder:
         if isinstance(reader, Archive):
@@ -422,10 +433,10 @@ def _dense_report(copy: Copy, start: float, notes: tuple[str, ...]) -> ImportRep
 
 
 def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
-    """The job, and the report of a complete store that an equal import has made; None
-    if there is no such store.
+    """The job, and the report of the complete store that an equal import has made; None without such a store.
 
-    A damaged store of an equal import is to be replaced; anything else at the destination raises an error.
+    A damaged store of an equal import is to be replaced, which the job then says; anything else at the
+    destination raises an error, unless the job overwrites. ``start`` is the time at which the import began.
     """
     if made_of(job.target, job.identity):
         damage = damage_of(job.target, sums=job.overwrite)
@@ -438,7 +449,10 @@ def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
 
 
 def _report_before(target: Path, start: float) -> ImportReport:
-    """Report of a complete store that existed already, so that nothing was read."""
+    """Report of the complete store at ``target`` that existed already, so that nothing was read.
+
+    ``start`` is the time at which the import began, by ``time.perf_counter``.
+    """
     source, seconds = open_source(target), time.perf_counter() - start
     if isinstance(source, CsrSource):
         report = dataclasses.replace(_sparse_report(source, start, ()), bytes_read=0)

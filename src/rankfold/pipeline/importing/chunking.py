@@ -23,38 +23,34 @@ from rankfold.pipeline.errors import MemoryBudgetError, memory_argument
 from rankfold.pipeline.units import format_bytes
 
 FULL_ROWS = 256
-"""Chunks hold full rows if at least this many of them fit into ``FULL_ROWS_BYTES``."""
+"""Chunks hold full rows (or columns, if shorter) if at least so many fit into ``FULL_ROWS_BYTES``."""
 
 FULL_ROWS_BYTES = 64 * 2**20
 
 SAMPLE_BYTES = 4 * 2**20
-"""Bytes of the block from the middle of the matrix that is compressed to choose the codec."""
+"""Largest size in bytes of the block, from the middle of the matrix, that is compressed to choose a codec."""
 
 WORTH_IT = 0.15
-"""Least share of the bytes that compression must save; with less, slower reads cost
-more than disk space saved.
-"""
+"""Least share of the bytes that compression must save; if it saves less, chunks are not compressed."""
 
 DENSE_RATIO = 3.0
 """Compression ratio of lz4 above which zstd is used: bytes are few, and decoding fewer of them saves time."""
 
 STAGING_PAYS = 2.0
-"""Average number of times that each element would be decoded above which an
-uncompressed copy is made first.
+"""Average number of times that each element is decoded above which an uncompressed copy is made first.
 
 The copy decodes once and is read once more, which takes less time than decoding three times.
 """
 
 WRITE_COPIES = 3
-"""Memory that Zarr takes while it writes a chunk, in chunks: one cut out, one encoded, one to encode into."""
+"""Memory that Zarr takes to write a chunk, as a multiple of its size: cut out, encoded, and encoded into."""
 
 WRITE_OVERHEAD = 8 * 2**20
 
 MOST_THREADS = 8
 
 MOST_TILES = 2**20
-"""Largest number of tiles along an axis for which decodings are counted: further ones are assumed to be
-alike."""
+"""Largest number of tiles along an axis for which decodings are counted; others are taken to be alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +84,19 @@ class Chunking:
 
 
 def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
-    """Shape (rows, columns) of the chunks of the new store of a matrix; see ``chunks_of``."""
+    """Shape (rows, columns) of the chunks of the new store of a matrix, of about ``chunk_bytes`` bytes each.
+
+    See ``chunks_of``.
+    """
     return chunks_of(source.shape, source.dtype, chunk_bytes)
 
 
 def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) -> tuple[int, int]:
-    """Shape (rows, columns) of the chunks of a store: full width of the shorter side if it is short enough.
+    """Shape (rows, columns) of the chunks for a matrix of ``shape``, of about ``chunk_bytes`` bytes each.
 
-    Passes over a matrix run along its longer side. The chunks side by side across it hold at most what a pass
-    holds in memory, compressed or not, and a multiple of the rows of one matrix product (a grain).
+    They span the whole shorter side if it is short enough. Passes over a matrix run along its longer side.
+    The chunks side by side across it hold at most what a pass holds in memory, compressed or not, and a
+    multiple of the rows of one matrix product (a grain).
     """
     (rows, columns), itemsize = shape, dtype.itemsize
     long, short = max(rows, columns), min(rows, columns)
@@ -112,7 +112,10 @@ def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) ->
 
 
 def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
-    """Choose the codec by compressing a block from the middle of the matrix."""
+    """Choose the codec by compressing a block from the middle of the matrix, at most as large as a chunk.
+
+    ``chunks`` is the shape of a chunk of the new store.
+    """
     width = min(chunks[1], max(1, SAMPLE_BYTES // source.dtype.itemsize))
     height = min(chunks[0], max(1, SAMPLE_BYTES // (width * source.dtype.itemsize)))
     top, left = (source.shape[0] - height) // 2, (source.shape[1] - width) // 2
@@ -138,7 +141,17 @@ def codec_for(sample: npt.NDArray[Any]) -> Codec:
 
 
 def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Chunking:
-    """Choose tiles for chunks of this shape, and the number of threads, each of which holds one tile."""
+    """Choose the shape of a tile, and the number of threads, each of which holds one tile.
+
+    Parameters
+    ----------
+    source : Source
+        The matrix to copy.
+    chunks, codec
+        Shape of a chunk of the new store, and its compression.
+    memory_bytes : int
+        Bytes of memory for all threads together. ``MemoryBudgetError`` if not even one chunk fits.
+    """
     rows, columns = source.shape
     least = memory_need(source, chunks, chunks)
     if least > memory_bytes:
@@ -160,7 +173,10 @@ def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes
 
 
 def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: int) -> int:
-    """Height of a tile that ends where chunks of the source end, or the tallest that fits."""
+    """Rows of a tile of ``width`` columns, so that it ends where chunks of the source end.
+
+    If that takes more than ``memory_bytes``, the most rows that fit, by doubling those of a new chunk.
+    """
     even = math.lcm(chunks[0], source.row_grid.longest)
     if memory_need(source, (even, width), chunks) <= memory_bytes:
         return even
@@ -171,9 +187,7 @@ def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: in
 
 
 def staging(source: Source, memory_bytes: int) -> Chunking | None:
-    """Layout of an uncompressed copy with the chunks of the source; None if one of
-    these exceeds the memory.
-    """
+    """Layout of an uncompressed copy with the chunks of the source; None if a chunk exceeds the memory."""
     chunks = (source.row_grid.longest, source.column_grid.longest)
     if memory_need(source, chunks, chunks) > memory_bytes:
         return None
@@ -181,7 +195,10 @@ def staging(source: Source, memory_bytes: int) -> Chunking | None:
 
 
 def memory_need(source: Source, tile: tuple[int, int], chunks: tuple[int, int]) -> int:
-    """Memory of one thread that copies a tile: the tile, reading and writing."""
+    """Bytes of memory of one thread that copies a tile into chunks: the tile, reading and writing.
+
+    ``tile`` and ``chunks`` are shapes (rows, columns).
+    """
     height, width = min(tile[0], source.shape[0]), min(tile[1], source.shape[1])
     itemsize = source.dtype.itemsize
     writing = WRITE_COPIES * chunks[0] * chunks[1] * itemsize + WRITE_OVERHEAD
@@ -189,7 +206,10 @@ def memory_need(source: Source, tile: tuple[int, int], chunks: tuple[int, int]) 
 
 
 def decoded_again(source: Source, tile: tuple[int, int]) -> float:
-    """Average number of times that an element of the source is decoded when it is read tile by tile."""
+    """Average number of times that an element of the source is decoded when it is read tile by tile.
+
+    ``tile`` is the shape (rows, columns) of a tile.
+    """
     return _axis(source.row_grid, tile[0]) * _axis(source.column_grid, tile[1])
 
 

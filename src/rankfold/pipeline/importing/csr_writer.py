@@ -3,9 +3,9 @@
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html#sparse-arrays. Columns of a row are
 sorted and unique, whatever the order in the file.
 
-Sort the stored values of a sparse matrix by row and column, also if they exceed the memory.
+The stored values are sorted by row and column, also if they exceed the memory.
 
-This is a distribution sort by the position ``row * columns + column``: every value goes to one of several
+That is a distribution sort by the position ``row * columns + column``: every value goes to one of several
 files, each of which holds a range of positions. A file that fits into memory is sorted there; a larger one is
 split in the same way again. Duplicates have the same position, so they end up together and are summed in
 their original order.
@@ -32,22 +32,23 @@ from rankfold.pipeline.importing.tiles import Ticker, require_room
 from rankfold.pipeline.removal import remove
 
 TARGET_CHUNKS = 8192
-"""Number of chunk files of the stored values that is aimed at; chunks grow, within
-bounds, to stay near it.
-"""
+"""Number of chunk files of stored values from which the length of a chunk follows, within bounds."""
 
 CHUNK_LENGTHS = (2**17, 2**22)
 
 POINTERS_CHUNK = 2**17
 
 BLOCK_SHARE, SORT_SHARE = 4, 2
-"""Divisors of the memory: its share for a block of entries as read, and for a file that is being sorted."""
+"""Divisors of the memory: the shares of it for a block of entries as read, and for a file being sorted."""
 
 
 def copy_entries(
     reader: EntryReader, folder: Path, dtype: np.dtype[Any], *, memory_bytes: int, ticker: Ticker
 ) -> CsrSource:
-    """Write all stored values into the group ``folder``; unsorted ones are sorted in a folder next to it."""
+    """Write all stored values of a reader, in type ``dtype``, as a new CSR group in ``folder``.
+
+    Unsorted ones are first sorted by files in a folder next to it. ``memory_bytes`` bounds the memory.
+    """
     # Sorted numbers are compressed at once; others are first written uncompressed, with their place.
     entry = (
         (4 + dtype.itemsize) / 2
@@ -85,12 +86,16 @@ def _in_order(
 
 
 def chunk_length(entries: int) -> int:
-    """Stored values per chunk, for a matrix with ``entries`` of them."""
+    """Number of stored values of a chunk, for a matrix with ``entries`` of them."""
     return min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
 
 
 class CsrWriter:
-    """Appends entries, in order of rows and columns, to a new CSR group."""
+    """Appends entries, in order of rows and columns, to a new CSR group in ``folder``.
+
+    ``shape`` and ``dtype`` are those of the matrix, ``entries`` is about the number of its stored values,
+    ``name`` that of its source in messages.
+    """
 
     def __init__(
         self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], entries: int, name: str
@@ -114,8 +119,9 @@ class CsrWriter:
         self.indptr.append(np.zeros(1, np.int64), name)
 
     def append(self, entries: Entries) -> None:
-        """Append entries; the last row may continue in the next call, so its end in
-        ``indptr`` is written later.
+        """Append entries, at least one; the last row may continue in the next call.
+
+        The end of that row in ``indptr`` is therefore written later.
         """
         self._close_rows(int(entries.rows[-1]), entries.rows)
         self.data.append(entries.values, self.name)
@@ -128,8 +134,9 @@ class CsrWriter:
             vector.finish()
 
     def _close_rows(self, last: int, rows: Any) -> None:
-        """Append to ``indptr`` the ends of all rows before ``last``; ``rows`` are the
-        row indices of entries to be added next.
+        """Append to ``indptr`` the ends of all rows before ``last``.
+
+        ``rows`` are the row indices, not decreasing, of the entries to be added next.
         """
         for start in range(self.indptr.length - 1, last, POINTERS_CHUNK):
             row_numbers = np.arange(start, min(last, start + POINTERS_CHUNK))
@@ -141,12 +148,10 @@ def _at_most(length: int) -> Callable[[int], tuple[int, ...]]:
 
 
 SORT_BYTES = 96
-"""Bytes of memory that sorting takes for each stored value: as read, its position,
-the order, and the output.
-"""
+"""Bytes of memory that sorting takes for each stored value: as read, its position, the order, and output."""
 
 FAN_OUT = 256
-"""Number of files that are written at a time."""
+"""Number of files to which entries are distributed by position, and that are written at the same time."""
 
 Records = npt.NDArray[Any]
 """Structured array (entries,): ``place``, the position ``row * columns + column``, and ``value``."""
@@ -165,8 +170,10 @@ class _Bucket:
 def sorted_entries(
     blocks: Iterable[Entries], shape: tuple[int, int], dtype: np.dtype[Any], folder: Path, memory_bytes: int
 ) -> Iterator[Entries]:
-    """Yield stored values in order of rows, then columns, duplicates summed; ``folder``
-    takes temporary files.
+    """Yield the stored values of ``blocks`` in order of rows, then columns, with duplicates summed.
+
+    ``shape`` is that of the matrix, ``dtype`` the type of the values. ``folder`` takes temporary files,
+    ``memory_bytes`` bounds the memory of sorting.
     """
     places = shape[0] * shape[1]
     if places >= 2**63:
@@ -182,8 +189,9 @@ def sorted_entries(
 
 
 def merge_duplicates(entries: Entries, columns: int) -> Entries:
-    """Sort the entries of whole rows by row and column, and sum duplicates; unchanged
-    if nothing is to be done.
+    """Sort the entries of whole rows by row and column, and sum duplicates.
+
+    ``columns`` is the number of columns of the matrix. Entries in order are returned unchanged.
     """
     rows = entries.rows.astype(np.int64, copy=False)
     ahead = np.diff(rows), np.diff(entries.columns.astype(np.int64, copy=False))
@@ -207,10 +215,10 @@ def _records(entries: Entries, columns: int, record: np.dtype[Any]) -> Records:
 def _sort_blocks(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any], most: int
 ) -> Iterator[Records]:
-    """Yield all records in order of position: distribute them to files, then sort each
-    file or split it again.
+    """Yield the records of ``blocks`` in order of position, with the values of equal positions summed.
 
-    ``most`` is the largest number of records that is sorted in memory.
+    Records are distributed to files in ``folder``; each file is sorted in memory if it has at most ``most``
+    records, else split again. All positions are in ``range(first, last)``; ``record`` is the structured type.
     """
     for bucket in _distribute(blocks, first, last, folder, record):
         count = os.path.getsize(bucket.path) // record.itemsize
@@ -227,8 +235,9 @@ def _sort_blocks(
 def _distribute(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any]
 ) -> list[_Bucket]:
-    """Distribute records to ``FAN_OUT`` files of equal ranges of positions; returns
-    those that hold any, in order.
+    """Distribute records to up to ``FAN_OUT`` files, which share ``range(first, last)`` of positions equally.
+
+    Returns the files that hold any, in order.
     """
     width = -(-(last - first) // FAN_OUT)
     starts = range(first, last, width)
@@ -277,6 +286,6 @@ def _sorted_block(block: Records) -> Records:
 
 
 def _one_place(pieces: Iterable[Records]) -> Records:
-    """A single record: the sum of all values of one position, of which there are more than memory holds."""
+    """A single record, the sum of all ``pieces`` of the records of one position, too many for the memory."""
     parts = np.concatenate([_sorted_block(piece) for piece in pieces])
     return _sorted_block(parts)

@@ -1,5 +1,4 @@
-"""Identity of an imported store: a digest kept in it, by which a repeated import is recognized as already
-done.
+"""Identity of an imported store: a digest kept in it, by which a repeated import is known to be done.
 
 The attributes of the store hold the identity, and its manifest lengths and checksums of its files. Both are
 written before the store gets its name, so a store has them even if the import was killed right after that.
@@ -27,7 +26,7 @@ EDITION = 1
 
 
 def identity_of(request: dict[str, Any], mark: str) -> str:
-    """Digest of the request and of the fingerprint of the source."""
+    """Digest of the request and of ``mark``, the fingerprint of the source."""
     return digest({"request": request, "input": mark, "edition": EDITION})
 
 
@@ -40,10 +39,9 @@ def source_mark(source: Source) -> str | None:
 
 
 def file_mark(location: str) -> str:
-    """Digest of the sizes and times of a file, of all files of a folder, or of those
-    that a name with ``*`` matches.
+    """Digest of the sizes and times of the files at a location; of a URL, the URL itself.
 
-    A URL is returned as it is.
+    These are a file, all files of a folder, or those that a name with ``*`` matches.
     """
     if is_address(location):
         return location
@@ -61,7 +59,10 @@ def file_mark(location: str) -> str:
 
 
 def seal(folder: Path, identity: str | None, names: dict[str, Any]) -> None:
-    """Write into a finished store its identity, names of its rows and columns, and its manifest."""
+    """Write into the finished store in ``folder`` its identity, names of rows and columns, and its manifest.
+
+    ``identity`` is None if the source cannot be identified; ``names`` are those of ``names_as_json``.
+    """
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore
@@ -75,6 +76,9 @@ def seal(folder: Path, identity: str | None, names: dict[str, Any]) -> None:
 
 def require_unchanged(target: Path, identity: str | None, identify: Callable[[], str | None]) -> None:
     """Refuse a store if the source was written to during the read: it would mix two states.
+
+    ``target`` is the name of the store, ``identity`` was computed at the start of the import, ``identify``
+    computes it again.
 
     Raises
     ------
@@ -94,9 +98,7 @@ def require_unchanged(target: Path, identity: str | None, identify: Callable[[],
 
 
 def made_of(target: Path, identity: str | None) -> bool:
-    """True if the store at ``target`` was made from the same source by the same
-    request, complete or damaged.
-    """
+    """True if the store at ``target``, complete or damaged, was made by an import with this identity."""
     return identity is not None and identity in (_attribute(target), request_in(target))
 
 

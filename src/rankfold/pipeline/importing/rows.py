@@ -53,7 +53,21 @@ Settle = Callable[[int], tuple[int, ...]]
 
 
 class GrowingArray:
-    """Zarr array in ``folder`` to which rows are appended; its codec is chosen by the first rows written."""
+    """Zarr array in ``folder`` to which rows are appended; its codec is chosen by the first rows written.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the array, which exists once ``finish`` was called.
+    dtype : dtype
+        Type of its elements.
+    chunks : tuple of int
+        Shape of a chunk; as many rows are buffered as it has.
+    tail : tuple of int
+        Lengths of all axes but the first: empty for a vector, (columns,) for a matrix.
+    settle : function
+        Gives other chunks for an array that turns out to be shorter than one of ``chunks``.
+    """
 
     def __init__(
         self,
@@ -130,7 +144,7 @@ class GrowingArray:
 
 
 BAND_SHARE = 4
-"""Divisor of the memory: its share for the rows being collected, and for the reader that yields them."""
+"""Divisor of the memory: the rows being collected, and the reader that yields them, get this share each."""
 
 
 def copy_rows(
@@ -142,7 +156,11 @@ def copy_rows(
     chunk_bytes: int,
     ticker: Ticker,
 ) -> Copy:
-    """Write all rows into the array ``folder / "array"``."""
+    """Write all rows of a reader, in type ``dtype``, into the new array ``folder / "array"``.
+
+    ``memory_bytes`` bounds the memory of buffers, reader and encoder, ``chunk_bytes`` is the size that chunks
+    are to have.
+    """
     chunks = _band_chunks(reader.name, reader.columns, dtype, memory_bytes, chunk_bytes)
     growing = GrowingArray(
         folder / "array",
@@ -169,7 +187,10 @@ def copy_rows(
 
 
 def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copy:
-    """Copy a matrix that turned out to be wide again, into chunks that suit it."""
+    """Copy the matrix ``tall``, in ``folder / "array"``, once more, into chunks that suit a wide matrix.
+
+    The returned ``Copy`` counts the bytes of both copies.
+    """
     rename(folder / "array", folder / "rows")
     source = source_at(str(folder / "rows"), "", missing="error")
     plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
@@ -186,8 +207,10 @@ def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker:
 def _band_chunks(
     name: str, columns: int, dtype: np.dtype[Any], memory_bytes: int, chunk_bytes: int
 ) -> tuple[int, int]:
-    """Chunks for a matrix of unknown height, such that those side by side fit into
-    their share of the memory.
+    """Shape (rows, columns) of the chunks for a matrix of ``columns`` columns and an unknown number of rows.
+
+    The chunks side by side fit into their share of the memory. ``name`` is that of the file in the message of
+    ``MemoryBudgetError``, raised if not even a row fits.
     """
     row = columns * dtype.itemsize
     room = memory_bytes - WRITE_OVERHEAD
@@ -204,8 +227,9 @@ def _band_chunks(
 
 
 def _require_space(growing: GrowingArray, folder: Path, share: float, name: str) -> None:
-    """Raise if the remaining rows will not fit on the disk, judging by the bytes
-    written for ``share`` of the file.
+    """Raise ``DiskSpaceError`` if the remaining rows of the file ``name`` will not fit on the disk.
+
+    They are estimated from the bytes written so far, for ``share`` of the file.
     """
     size = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
     require_room(int(size / max(share, 1e-9) - size), folder, name)

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     import zarr
 
 Progress = Callable[[int, int], None]
-"""Function called with the bytes done and the bytes in all."""
+"""Function that is called now and then with the number of bytes done, and of those in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """Plan of the copy of a matrix, made before anything is written."""
+    """Plan of the copy of a matrix into a new store, made before anything is written."""
 
     source: Source
     layout: Chunking
@@ -72,7 +72,7 @@ class TilePlan:
 
     @property
     def ticks(self) -> int:
-        """Bytes in all that progress is reported of: twice those of the matrix with an intermediate copy."""
+        """Total bytes in reports of progress: those of the matrix, twice with an intermediate copy."""
         return data_bytes(self.source) * (2 if self.stage else 1)
 
 
@@ -87,7 +87,11 @@ class Copy:
 
 
 def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int) -> TilePlan:
-    """Choose chunks, codec and tiles of a new store; raises if memory or disk are too small."""
+    """Choose chunks, codec and tiles for a copy of a matrix into ``folder``.
+
+    ``memory_bytes`` bounds the memory, ``chunk_bytes`` is the size that chunks are to have.
+    ``MemoryBudgetError`` or ``DiskSpaceError`` if memory or disk are too small.
+    """
     chunks = chunk_shape(source, chunk_bytes)
     layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
     stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
@@ -96,7 +100,7 @@ def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int
 
 
 def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
-    """Copy the matrix into the array ``folder / "array"``."""
+    """Copy the matrix of a plan into the new array ``folder / "array"``, and report to ``ticker``."""
     origin, layout, read, size = plan.source, plan.layout, 0.0, 0
     data = data_bytes(origin)
     if plan.stage:
@@ -109,7 +113,10 @@ def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
 
 
 def _copy(source: Source, folder: Path, layout: Chunking, ticker: Ticker) -> ZarrSource:
-    """Copy a matrix tile by tile; every thread has its own buffer and takes the next remaining tile."""
+    """Copy a matrix tile by tile into a new array in ``folder``.
+
+    Every thread has its own buffer and takes the next remaining tile.
+    """
     array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
     (rows, columns), (height, width) = source.shape, layout.tile
     corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
@@ -143,7 +150,10 @@ def _copy_tile(
     corner: tuple[int, int],
     layout: Chunking,
 ) -> None:
-    """Copy one tile through ``buffer``, in whole chunks: writes of parts of a chunk would race."""
+    """Copy the tile whose first element is at ``corner``, (row, column), from ``source`` to ``array``.
+
+    It goes through ``buffer``, in whole chunks, since threads that write parts of one chunk would race.
+    """
     rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
     columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
     shape = rows[1] - rows[0], columns[1] - columns[0]
@@ -156,7 +166,10 @@ def _copy_tile(
 def create(
     folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], codec: Codec
 ) -> zarr.Array[Any]:
-    """Create an empty array. Chunks of only the fill value are written too: missing ones are errors."""
+    """Create an empty Zarr array in ``folder``; chunks of only the fill value are to be written too.
+
+    Missing chunks are therefore errors.
+    """
     import zarr
     from zarr.codecs import BloscCodec
 
@@ -180,14 +193,17 @@ def create(
 
 
 class Ticker:
-    """Counts the bytes of all threads, and reports them to the ``progress`` callback."""
+    """Counts the bytes that all threads have done, and reports them, and ``total``, to ``progress``."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
         self.lock = threading.Lock()
 
     def at(self, done: int) -> None:
-        """Report bytes done of a file that is read from end to end; never decreases nor exceeds the total."""
+        """Report that ``done`` bytes are done, of a file that is read from beginning to end.
+
+        What is reported never decreases, and never exceeds the total.
+        """
         with self.lock:
             self.done = max(self.done, min(done, self.total))
             if self.progress:
@@ -206,7 +222,10 @@ def data_bytes(source: Source) -> int:
 
 
 def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bool) -> int:
-    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` if fewer are free."""
+    """Bytes that an import will take on the disk of ``folder``; ``DiskSpaceError`` if fewer are free.
+
+    ``staged`` adds those of an intermediate uncompressed copy.
+    """
     data, itemsize = data_bytes(source), source.dtype.itemsize
     for length, chunk in zip(source.shape, layout.chunks, strict=True):
         itemsize *= -(-length // chunk) * chunk
@@ -232,7 +251,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def require_place(target: Path, overwrite: bool) -> None:
-    """Raise unless a store may be made, or replaced, at ``target``."""
+    """Raise ``OutputError`` unless a store may be made at ``target``, or replaced there (``overwrite``)."""
     if not target.parent.is_dir():
         raise OutputError(f"{target} cannot be written: the folder {target.parent} does not exist. Create it")
     if not os.path.lexists(target):
@@ -248,16 +267,17 @@ def require_place(target: Path, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str | None:
-    """Reason why the file or folder at ``target`` may not be replaced; None for a
-    store that rankfold wrote.
-    """
+    """Reason why the file or folder at ``target`` may not be replaced; None for a store of rankfold."""
     if not (target / MANIFEST).is_file():
         return "was not made by rankfold"
     return not_ours(target)
 
 
 def require_apart(target: Path, source: str | None) -> None:
-    """Raise if a store at ``target`` would replace the file or folder ``source``, or lie in or around it."""
+    """Raise ``OutputError`` if a store at ``target`` would lie on, in or around its input ``source``.
+
+    ``source`` is the path of the file or folder; None if the matrix is not on disk.
+    """
     if source is None:
         return
     if lies_in(target, source) or lies_in(source, target):
@@ -265,7 +285,7 @@ def require_apart(target: Path, source: str | None) -> None:
 
 
 def require_room(need: int, folder: Path, name: str) -> None:
-    """Raise ``DiskSpaceError`` unless ``need`` bytes are free on the disk of ``folder``."""
+    """Raise ``DiskSpaceError`` unless ``need`` bytes are free on the disk of ``folder``, for ``name``."""
     free = shutil.disk_usage(folder).free
     if need > free:
         raise DiskSpaceError(
@@ -276,8 +296,9 @@ def require_room(need: int, folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def working_folder(target: Path, need: int) -> Iterator[Path]:
-    """Make a folder next to ``target`` for the import, and remove it at the end of the
-    block, also after an error.
+    """Make a folder next to ``target`` for an import, and remove it at the end of the block.
+
+    ``need`` is the number of bytes that the import takes, for the message if the disk is full.
     """
     _remove_leftovers(target)
     free = shutil.disk_usage(target.parent).free
@@ -300,7 +321,10 @@ def working_folder(target: Path, need: int) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the working folders of imports to ``target`` that were killed on this host."""
+    """Remove the working folders of imports to ``target`` that were killed on this host.
+
+    A store that such an import was about to replace is moved back if there is none at ``target``.
+    """
     start = f"{target.name}.partial-{socket.gethostname()}-"
     for entry in target.parent.iterdir():
         pid = entry.name.removeprefix(start)
@@ -322,7 +346,9 @@ def _alive(pid: int) -> bool:
 
 
 def publish(draft: Path, target: Path, overwrite: bool) -> None:
-    """Flush a complete store and move it to its name; a replaced one moves into the working folder.
+    """Flush the complete store in the folder ``draft`` to disk, and rename it to ``target``.
+
+    If ``overwrite``, a store of that name moves into the working folder.
 
     Raises
     ------

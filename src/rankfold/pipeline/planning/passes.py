@@ -40,30 +40,40 @@ class Pass:
     """What the sweep reads: ``"matrix"`` or ``"scratch"``."""
 
     reads_bytes: int
+    """Bytes that the whole sweep reads."""
+
     writes_bytes: int
+    """Bytes that the whole sweep writes."""
+
     flops: float
+    """Floating-point operations of the whole sweep."""
+
     segment_bytes: int
-    """Largest memory of one segment, with a workspace and two accumulators; a merge takes its place."""
+    """Largest bytes of one segment, with a workspace and two accumulators; a merge takes its place."""
 
     tasks: int
+    """Number of Dask tasks: segments and merges."""
+
     streams: int
+    """Number of streams, so the largest number of segments that run at once."""
+
     accumulator_bytes: int = 0
     """Bytes of the sums of a stream; 0 where they are not worth counting."""
 
     merge_bytes: int = 0
-    """Bytes of a merge besides its two accumulators, and beyond those of a segment."""
+    """Bytes that a merge takes in addition to its two accumulators and the workspace of a segment."""
 
     blas_bytes: int = BLAS_BYTES
     """Bytes of packing buffers that a BLAS thread allocates in a segment, and keeps."""
 
     item: int = 0
-    """Bytes of a value in its products; 0 if these are made in the working dtype."""
+    """Bytes of a value in the matrix products of the sweep; 0 if they are made in the working dtype."""
 
     numbers: int = 0
-    """Number of stored entries that it reads, if a sparse matrix is not made dense; else 0."""
+    """Number of stored entries that the sweep reads, if a sparse matrix is not made dense; else 0."""
 
     is_likely: bool = True
-    """False if a method is likely to skip it because of earlier findings."""
+    """False if a method is likely to skip the sweep because of what earlier ones find."""
 
     on_device: bool = False
     """True if every kernel of its fold has a body for a GPU."""
@@ -72,14 +82,17 @@ class Pass:
     """Bytes that the driver keeps in memory during the sweep, besides those of segments."""
 
     device_bytes: int = 0
-    """Largest memory of a GPU; 0 if the sweep does not run on one."""
+    """Largest bytes of a GPU's memory in the sweep; 0 if it does not run on one."""
 
     exchange_bytes: int = 0
     """Bytes that each worker reads from others in the whole pass."""
 
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
-    """Make the ``Pass`` of a sweep by a fold, from the bytes that it reads and writes and its operations."""
+    """Make the ``Pass`` of the sweep ``name`` by a fold, from the bytes it reads and writes, and its flops.
+
+    ``over`` is what it reads: ``"matrix"`` or ``"scratch"``.
+    """
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))
@@ -100,11 +113,11 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
 
 
 def blas_bytes(longest_side: int, operand_bytes: int = BLAS_BYTES) -> int:
-    """Upper bound on the bytes that a thread of OpenBLAS packs of operands with at most these sides and
-    bytes.
+    """Upper bound on the bytes of packing buffers that a thread of OpenBLAS takes for a product.
 
-    Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
-    to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors),
+    ``longest_side`` is the largest number of rows or columns of an operand, ``operand_bytes`` its largest
+    size. Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is
+    up to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors),
     and no more than there is of it.
 
     >>> blas_bytes(1000) / 2**20, blas_bytes(10**6) / 2**20, blas_bytes(10**6, 2**22) / 2**20
@@ -121,8 +134,7 @@ SAVED_BYTES = 16 * 2**20
 
 
 def sweep_bytes(sweep: Pass, concurrency: int) -> int:
-    """Upper bound on the memory of a sweep, without BLAS, in a process that runs ``concurrency`` segments at
-    once.
+    """Upper bound on the bytes of a process, without BLAS, that runs ``concurrency`` segments of a sweep.
 
     There are no more segments than streams. Merges begin when all streams have ended, as many at once as
     there are groups of ``FAN_IN`` streams; one stream is not merged.
@@ -137,7 +149,9 @@ def sweep_bytes(sweep: Pass, concurrency: int) -> int:
 
 
 def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> int:
-    """Upper bound on the memory of a process: in one of its sweeps, or in the algebra between them.
+    """Upper bound on the bytes of a process: in one of its sweeps, or in the algebra between them.
+
+    ``concurrency`` is the number of segments at once, ``driver_bytes`` the memory of that algebra.
 
     BLAS keeps its packing buffers, for as many threads as ever called it at once.
     """
@@ -159,8 +173,8 @@ def fit(
 ) -> tuple[int, int, int]:
     """Segments at once (0 if not even one fits), panel buffers of each segment, and the peak in bytes.
 
-    ``sweeps_of`` gives the sweeps for a number of buffers. Threads go before buffers: reading ahead gains
-    less than a second thread does.
+    ``sweeps_of`` returns the sweeps for a number of buffers, ``driver_bytes`` is the memory of the algebra
+    between them. Threads go before buffers: reading ahead gains less than a second thread does.
     """
     options = []
     for slots in (2, 1) if budget.device == "cpu" else range(budget.readers + 2, 2, -1):

@@ -36,9 +36,11 @@ class Plan:
     orientation: str
     rank: int
     adaptive: bool
-    """True if ``rank`` is the most that the tolerance may take."""
+    """True if the tolerance decides the number of components, which is at most ``rank``."""
 
     width: int
+    """Number of columns of a block of vectors, or another number that the table shows in its place."""
+
     grain_rows: int
     panel_rows: int
     passes: tuple[Pass, ...]
@@ -46,27 +48,38 @@ class Plan:
     """Largest number of sweeps over the matrix; a method that stops on its tolerance may make fewer."""
 
     likely_passes: int
+    """Number of sweeps over the matrix that is expected."""
+
     concurrency: int
     """Segments (parts of a sweep) that one worker runs at once within its memory."""
 
     slots: int
-    """Panels (rows read at once) in memory at a time: 2 when the next one is read ahead, 1 when memory does
-    not allow it or the matrix is in memory; on a GPU 2 more than there are threads that read."""
+    """Number of panels (rows read at once) that a segment holds in memory at a time.
+
+    2 if the next one is read ahead, 1 if memory does not allow that or the matrix is in memory; on a GPU 2
+    more than there are threads that read.
+    """
 
     driver_bytes: int
+    """Bytes that the algebra between sweeps takes in the driver."""
+
     peak_bytes: int
-    """Largest memory of one worker process above its baseline."""
+    """Largest bytes of one worker process above its baseline."""
 
     budget_bytes: int
+    """Bytes above its baseline that one worker process may use."""
+
     scratch_bytes: int
     result_bytes: int
     checkpoint_bytes: int
-    """Bytes of checkpoints and results of links of a chain, which stay until the result is complete."""
+    """Bytes on disk of checkpoints, and of results of the steps of a chain, until the result is complete."""
 
     useful_workers: int
-    """Largest number of workers that have something to do; see also ``scaling``."""
+    """Largest number of worker processes that have something to do; see also ``scaling``."""
 
     seconds: float | None
+    """Predicted time in seconds; None without a prediction."""
+
     decided_by: str = ""
     """Property of the data that decides the number of passes; empty where the request does."""
 
@@ -86,7 +99,7 @@ class Plan:
     """Parts of ``seconds``: start, reading, decoding and computing; None without a prediction."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """Lines of the table, as (name, text), in place of the one on the width of blocks."""
+    """Lines that the table shows, as (name, text), in place of the line on the width of blocks."""
 
     notes: tuple[str, ...] = ()
     """Texts on the matrix that are worth knowing before it is read."""
@@ -111,12 +124,12 @@ class Plan:
 
     @property
     def upload_bytes(self) -> int:
-        """Bytes that are copied to a GPU in all sweeps that run there, at most: panels may stay."""
+        """Upper bound on the bytes copied to a GPU in all sweeps that run there, if no panel stays there."""
         return sum(p.reads_bytes for p in self.passes if p.on_device) if self.device != "cpu" else 0
 
     @property
     def likely_sweeps(self) -> list[Pass]:
-        """Sweeps without those over the matrix that a method can probably skip."""
+        """Sweeps of the plan except those over the matrix that the method will probably not make."""
         matrix = [p for p in self.passes if p.over == "matrix"]
         if self.likely_passes < self.most_passes:
             matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
@@ -124,11 +137,13 @@ class Plan:
 
     @property
     def scaling(self) -> Scaling:
-        """Workers beyond which more do not help, and why."""
+        """Number of workers beyond which more do not help, and why."""
         return scaling_of(self)
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:
-        """This plan with predicted seconds; one panel of the matrix is read to measure its speed.
+        """Copy of this plan with predicted seconds, for ``workers`` processes of cores with these rates.
+
+        One panel of ``source``, the matrix, is read to measure how fast that is.
 
         A plan for a GPU stays as it is: rates are those of a core.
         """
@@ -194,7 +209,10 @@ def check_disk(plan: Plan, scratch: Path, run: Path) -> None:
 
 
 def _missing_bytes(need: int, *folders: Path) -> int:
-    """Bytes by which a need exceeds the room for folders of one file system; 0 where it fits."""
+    """Bytes by which ``need`` bytes exceed the room for folders on one file system; 0 if there is room.
+
+    What is in the folders already counts as room.
+    """
     missing = need - free_bytes(folders[0])
     if missing > 0:  # counts every file, so only where it matters
         missing -= sum(map(bytes_under, folders))
@@ -206,7 +224,7 @@ def _room(folder: Path) -> str:
 
 
 def _narrower(plan: Plan, missing: int) -> str:
-    """Text that proposes the method whose scratch fits on the disk; empty where there is none."""
+    """Text that proposes a solver with less scratch, if that saves the ``missing`` bytes; else empty."""
     long = plan.shape[0 if plan.orientation == "rows" else 1]
     scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
     if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:

@@ -39,12 +39,20 @@ class TaskFacts:
 
     orientation: Orientation | str
     rank: int
+    """Number of components, or another number that the plan shows as ``rank``, such as of neighbors."""
+
     result_bytes: int
+    """Bytes of the result on disk."""
+
     scratch_bytes: int = 0
+    """Bytes of scratch on disk, at most."""
+
     width: int = 0
     """Columns of a block of vectors, or another value that the plan shows as ``width``; 0 for the rank."""
 
     adaptive: bool = False
+    """True if the tolerance decides the number of components, which is at most ``rank``."""
+
     decided_by: str = ""
     """Property of the data that decides the number of passes, as in ``Plan``."""
 
@@ -81,7 +89,7 @@ class Sweeps(Protocol):
     """Sweeps of a task that can be arranged in any budget."""
 
     def arrange(self, budget: Budget) -> FittedSweeps:
-        """Arrange the sweeps in a budget, or in the least memory possible if that is more."""
+        """Arrange the sweeps to fit in a budget, or in the least possible memory if that is more."""
 
 
 def plan_task(
@@ -163,7 +171,9 @@ def fits(sweeps: Sweeps, budget: Budget) -> bool:
 
 
 def largest_that_fits(asked: int, fits: Callable[[int], bool], *, least: int = 1) -> int:
-    """The largest number from ``least`` to below ``asked`` that fits; 0 if there is none.
+    """The largest number from ``least`` to ``asked - 1`` for which ``fits`` returns True; 0 if there is none.
+
+    If a number fits, all smaller ones must.
 
     >>> largest_that_fits(100, lambda rank: rank < 23), largest_that_fits(100, lambda rank: False)
     (22, 0)
@@ -178,14 +188,17 @@ def largest_that_fits(asked: int, fits: Callable[[int], bool], *, least: int = 1
 def smaller_argument(
     name: str, asked: int, sweeps_of: Callable[[int], Sweeps], budget: Budget, *, least: int = 1
 ) -> str:
-    """Text that proposes the largest value of an argument that fits, for a refusal; empty where none does."""
+    """Text that proposes the largest value of an argument, below ``asked``, with which a task fits a budget.
+
+    It is for a refusal, and empty if no value of at least ``least`` fits. ``sweeps_of`` returns the sweeps of
+    a task with a given value.
+    """
     value = largest_that_fits(asked, lambda value: fits(sweeps_of(value), budget), least=least)
     return f", or {argument(name, value)}" if value else ""
 
 
 def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
-    """Text that proposes to import a store whose chunks are large, for a refusal; empty if that does not
-    help.
+    """Text that proposes to import a store whose chunks are large, for a refusal; empty if it is no help.
 
     Parameters
     ----------
@@ -206,7 +219,7 @@ def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixedSweeps:
-    """Sweeps that are fitted to any budget alike."""
+    """Sweeps that are arranged in the same way for any budget."""
 
     fitted: FittedSweeps
 
@@ -223,15 +236,19 @@ class PanelSweeps:
     """Sweeps over panels (rows read at once): as many threads as fit, reading ahead if that fits too."""
 
     sweeps_of: Callable[[int], Sequence[Pass]]
-    """Function that gives the sweeps for a number of panel buffers in each segment."""
+    """Function that returns the sweeps for a number of panel buffers in each segment."""
 
     cut: Cut
+    """Cut of the long axis, whose rows of a grain and of a panel the plan shows."""
+
     driver_bytes: int
+    """Bytes that the algebra between sweeps takes in the driver."""
+
     accumulator_bytes: int
     """Bytes of the sums of a stream (panels folded in order), which are left on disk."""
 
     likely: Callable[[int], int] = lambda most: most
-    """Function that gives the likely number of passes over the matrix, from the most."""
+    """Function that returns the likely number of passes over the matrix, given the largest."""
 
     def arrange(self, budget: Budget) -> FittedSweeps:
         """Arrange as many segments at once as fit in the budget, with two panel buffers each if these fit."""
@@ -276,10 +293,20 @@ def one_sweep(
     stored: tuple[int, int] = (0, 0),
     other_reads_bytes: int = 0,
 ) -> PanelSweeps:
-    """A single pass over the matrix, by the fold that ``fold_of`` makes for a number of panel buffers.
+    """The sweeps of a task that makes a single pass over the matrix.
 
-    ``stored`` are the number of stored entries of a sparse matrix, and their bytes, if only these are read;
-    ``other_reads_bytes`` are read in addition to the matrix.
+    Parameters
+    ----------
+    fold_of : function
+        Returns the fold of the pass for a number of panel buffers.
+    flops : float
+        Operations of the pass.
+    driver_bytes, accumulator_bytes : int
+        Memory of the algebra between sweeps, and bytes of the sums of a stream.
+    writes_bytes, other_reads_bytes : int
+        Bytes that the pass writes, and that it reads in addition to the matrix.
+    stored : (int, int)
+        Number and bytes of the stored entries of a sparse matrix, if only these are read; else zeros.
     """
     source = task_facts.source
     reads = other_reads_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)

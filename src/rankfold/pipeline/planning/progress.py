@@ -84,13 +84,13 @@ class Forecast:
     began: float = field(default_factory=time.monotonic)
     last_report: float = field(default_factory=time.monotonic)
     shares: dict[str, float] = field(default_factory=dict)
-    """Share of each sweep that is done."""
+    """Share of each sweep that is done, from 0 to 1, by its name."""
 
     before: dict[str, float] = field(default_factory=dict)
-    """Share of each sweep that an earlier attempt had done."""
+    """Share of each sweep that an earlier attempt had done, by its name."""
 
     def on_progress(self, name: str, done: int, total: int) -> None:
-        """Record that ``done`` of ``total`` of a sweep are done."""
+        """Record that ``done`` of ``total`` rows (or other units) of the sweep ``name`` are done."""
         now, share = time.monotonic(), done / total if total else 1.0
         if not self.shares:  # time before, such as for compiling, says nothing about sweeps
             self.began, self.before[name] = now, share
@@ -142,7 +142,10 @@ def _nominal_seconds(sweep: Pass) -> float:
 
 
 class SweepProgress:
-    """Progress function: called with the name of a sweep, the number done, and the total."""
+    """Progress function: called with the name of a sweep, the number done, such as of rows, and the total.
+
+    ``unit`` is what is counted, ``quiet_seconds`` the time at the beginning in which nothing is shown.
+    """
 
     def __init__(self, unit: str = "rows", *, quiet_seconds: float = 0.0) -> None:
         self._unit, self._quiet = unit, math.inf if SILENCE.get() else quiet_seconds
@@ -165,7 +168,7 @@ class SweepProgress:
         return Console(stderr=True)
 
     def expect(self, plan: Callable[[], Plan]) -> None:
-        """Expect the sweeps of a plan from now on; ``plan`` is called when one is first shown."""
+        """Expect the sweeps of a plan from now on; ``plan`` returns it, and is called when one is shown."""
         self._plan, self._forecast = plan, Forecast()
         self._tasks.clear()
         self._began.clear()
@@ -183,7 +186,7 @@ class SweepProgress:
         self._news.end()
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """Show how much of a sweep is done; ``name`` may begin with that of a stage, "stage: sweep"."""
+        """Show that ``done`` of ``total`` of a sweep are done; ``name`` may be "stage: sweep"."""
         stage, _, sweep = name.rpartition(": ")
         now = time.monotonic()
         began, before = self._began.setdefault(name, (now, done if done < total else 0))
@@ -235,7 +238,10 @@ class SweepProgress:
         self._bar.update(self._tasks[name], completed=done, rate=rate, left=left)
 
     def _time_left(self, done: int, total: int, speed: float) -> str:
-        """Text on the time that is left, over all sweeps if the plan is known."""
+        """Text on the time that is left: of all sweeps if the plan is known, else of this one.
+
+        ``done`` and ``total`` are those of the sweep, ``speed`` is per second.
+        """
         seconds = self._forecast.seconds_left()
         if seconds is not None:
             return f"about {about(seconds)} left in all" if seconds >= 1 else ""
@@ -290,7 +296,7 @@ def _lines_of(plan: Plan) -> str:
 
 
 def _position(done: int, total: int, unit: str) -> str:
-    """Text on how much of a sweep is done."""
+    """Text that says that ``done`` of ``total`` are done, in a unit as of ``unit_of``, or in bytes."""
     if unit == "%":
         return f"{100 * done / total if total else 100:.0f} %"
     return f"{format_bytes(done) if unit == 'bytes' else f'{done:,.0f}'} of {_amount(total, unit)}"

@@ -55,8 +55,10 @@ class Scaling:
     """Bytes per second of the file system."""
 
     exchange: int | None = None
-    """Number of workers with which a sweep takes the least time, if each reads what all others wrote. None if
-    none does, or if the bandwidth of the file system is not known."""
+    """Number of workers with which a sweep in which each reads what all others wrote takes least time.
+
+    None if no sweep does so, or if the bandwidth of the file system is not known.
+    """
 
     def __str__(self) -> str:
         if self.reason == "reading":
@@ -69,7 +71,7 @@ class Scaling:
 
 
 def scaling_of(plan: Plan) -> Scaling:
-    """Scaling of the sweep that takes the longest.
+    """Scaling of the sweep of a plan that takes the longest.
 
     The file system is described by ``plan.bandwidth``. On a device, whose rates are not those of a core, only
     streams count.
@@ -114,7 +116,7 @@ def _of_sweep(plan: Plan, sweep: Pass) -> Scaling:
 
 
 def tail_seconds(sweep: Pass) -> float:
-    """Seconds of merges that run one after the other once the last stream has ended: one of each tree level.
+    """Seconds of the merges behind the last stream, which run one after the other: one of each tree level.
 
     >>> from rankfold.pipeline.planning.passes import Pass
     >>> tail_seconds(Pass("pass-01", "matrix", 0, 0, 0.0, 0, 9363, 8192, accumulator_bytes=10**6))

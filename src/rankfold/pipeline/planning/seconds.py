@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 PROBE_BYTES = 32 * 2**20
-"""Largest number of bytes of a panel that is read to measure its speed; native chunks are read whole up to
-twice that, and nothing is read of stores with larger ones."""
+"""Largest number of bytes of a panel that is read to measure its speed.
+
+Native chunks are read whole up to twice that; nothing is read of stores with larger ones.
+"""
 
 PROBE_SECONDS = 0.1
 """Seconds above which a panel is not read again; a faster one is, since its pages are new the first time."""
 
 ELEMENT_SECONDS = 0.5e-9
-"""Seconds to measure, center and convert one element of a panel."""
+"""Seconds of one core to measure, center and convert one element of a panel, besides products."""
 
 SWEEP_SECONDS = 0.03
 """Seconds of overhead of a sweep: task graph, constants, checkpoints and algebra, whatever the matrix."""
@@ -49,8 +51,14 @@ class Rates:
     """Measured speeds of one core, used only to predict seconds."""
 
     flops_float32: float
+    """Operations per second of matrix products in float32."""
+
     flops_float64: float
+    """Operations per second of matrix products in float64."""
+
     read_bytes: float
+    """Bytes per second that are read from page cache, without decoding."""
+
     start_seconds: float = 0.0
     """Seconds of a whole run on almost no data: interpreter, imports, compiled kernels."""
 
@@ -68,7 +76,7 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """Sum of all phases, none overlapping."""
+        """Sum of all parts, as if none overlapped."""
         return self.start + self.read + self.decode + self.compute
 
     def __str__(self) -> str:
@@ -89,6 +97,8 @@ class Reading:
 
 def measured_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
     """Measure the speed of reading a matrix by one panel from its middle, read twice if that is quick.
+
+    The panel has at most ``panel_rows`` rows, or columns if ``orientation`` says so.
 
     Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read: the
     run reports why.
@@ -119,8 +129,10 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
 
 
 def measured_stored_reading(source: CompressedSource, lines: int) -> Reading | None:
-    """Measure the speed of reading stored entries, with their indices, by some lines (rows, or columns if it
-    is stored by these). None if there are no entries, or lines are too large or cannot be read.
+    """Measure the speed of reading stored entries, with their indices, by lines from the middle of a matrix.
+
+    Lines are its rows, or its columns if it is stored by these; at most ``lines`` are read. None if there are
+    no entries, or lines are too large or cannot be read.
     """
     if isinstance(source, ShapeOnly) or not source.nnz:
         return None
@@ -150,7 +162,10 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Measured speed of reading, cached in this process, so that all times in a table agree."""
+    """Speed of reading a matrix, measured once in a process, so that all times in a table agree.
+
+    ``takes_stored`` is True if sweeps read only the stored entries of a sparse matrix.
+    """
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:
@@ -163,7 +178,7 @@ def _known_reading(
 
 
 def _probed_rows(view: View, panel_rows: int) -> int:
-    """Number of lines of the longer side to measure reading by; 0 where that would take too much."""
+    """Number of rows (or columns, by orientation) to measure reading by; 0 if they would be too large."""
     row_bytes = max(1, view.short * view.source.dtype.itemsize)
     rows = min(panel_rows, view.long, max(1, PROBE_BYTES // row_bytes))
     if not view.grid.splittable:
@@ -173,7 +188,7 @@ def _probed_rows(view: View, panel_rows: int) -> int:
 
 
 def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) -> Seconds:
-    """Predicted time of the likely passes of a plan, with the data in page cache."""
+    """Predicted time of the likely passes of a plan on ``workers`` processes, with the data in page cache."""
     # Pairs of blocks are read by rows.
     orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
     takes_stored = any(sweep.numbers for sweep in plan.passes)
@@ -191,7 +206,10 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
 
 
 def work_seconds(plan: Plan, sweep: Pass, rates: Rates, reading: Reading) -> Seconds:
-    """Time of all segments of a sweep, if they ran one after the other in one thread."""
+    """Time of all segments of a sweep, if they ran one after the other in one thread.
+
+    ``rates`` are those of a core, ``reading`` is the speed of reading the matrix.
+    """
     plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
     beyond = 0.0
     if sweep.over == "matrix":
@@ -227,15 +245,19 @@ def _driver_seconds(plan: Plan, rates: Rates) -> float:
 
 
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
-"""Operations per second of matrix products of one core, by bytes of an element. Used to weigh methods and cut
-segments; not measured here."""
+"""Nominal operations per second of matrix products of one core, by bytes of an element.
+
+They are used to weigh methods and to cut segments, and are not measured here.
+"""
 
 NOMINAL_GATHERED_FLOPS = {4: 20e9, 8: 10e9}
-"""Operations per second of sparse products of one core, by bytes of an element: stored entries times gathered
-rows of a block."""
+"""Nominal operations per second of sparse products of one core, by bytes of an element.
+
+These are products of stored entries with gathered rows of a block.
+"""
 
 ORDER_SECONDS = 10e-9
-"""Seconds for a stored entry that is brought into the order of columns, or checked and measured."""
+"""Seconds of one core to bring a stored entry into the order of columns, or to check and measure it."""
 
 NOMINAL_READ = 1.5e9
-"""Bytes per second that one core reads into memory and uses."""
+"""Nominal bytes per second that one core reads into memory and uses."""

@@ -23,7 +23,7 @@ from rankfold.pipeline.formats.zarr.source import OVERHEAD_BYTES
 from rankfold.pipeline.storage.result import Result
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
-"""Bytes that reading an uncompressed vector takes in addition to the vector."""
+"""Upper bound on the bytes that reading an uncompressed vector takes in addition to the vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ShapeOnly:
     def plain(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """A matrix that can be read at any place: without compression, or with small chunks."""
+        """A matrix that can be read at any place: uncompressed, or in small chunks if ``decoded``."""
         rows, columns = (Grid.regular(length, length, splittable=True) for length in shape)
         return cls(shape, dtype, rows, columns, name, decoded)
 
@@ -50,7 +50,7 @@ class ShapeOnly:
     def with_chunks(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], chunks: tuple[int, int], name: str = ""
     ) -> ShapeOnly:
-        """A matrix in chunks that are decoded whole."""
+        """A matrix in chunks of so many rows and columns, which are decoded whole."""
         rows, columns = (
             Grid.regular(length, chunk, splittable=False) for length, chunk in zip(shape, chunks, strict=True)
         )
@@ -86,6 +86,8 @@ class StoredOnly(ShapeOnly):
     """A sparse matrix stored by rows that has shape, type and a largest number of entries, but no values."""
 
     nnz: int = 0
+    """Largest number of stored entries."""
+
     by: str = "rows"
 
     @classmethod
@@ -96,7 +98,10 @@ class StoredOnly(ShapeOnly):
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded, nnz)
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """CSR pointers of rows ``top`` to ``bottom``, as if all rows had equally many entries."""
+        """Number of entries before each row from ``top`` to ``bottom``, counted from row 0 of the matrix.
+
+        (bottom - top + 1,), as if all rows had equally many entries.
+        """
         lines = np.arange(top, bottom + 1, dtype=np.float64)
         return (lines * (self.nnz / self.shape[0])).round().astype(np.int64)
 
@@ -105,7 +110,7 @@ class StoredOnly(ShapeOnly):
         raise TypeError("a plan reads nothing")
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Bytes that reading this many stored entries would take."""
+        """Bytes that reading ``numbers`` stored entries would take in addition to them."""
         own = decoder_bytes("blosc", self.nnz * self.dtype.itemsize) if self.decoded else 0
         return VECTOR_BYTES + own + entry_bytes(self.shape[0], numbers)
 
@@ -132,7 +137,7 @@ class ImaginedResult(Result):
         self._matrices, self._fitted = matrices, dict(fitted or {})
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the arrays that are known."""
+        """Yield the names of the arrays that are known."""
         return iter(self._fitted)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -140,7 +145,7 @@ class ImaginedResult(Result):
         return self._fitted[name]
 
     def matrix(self, name: str) -> Source:
-        """Shape and type of a matrix of the result, by its name."""
+        """Stand-in, of shape and type alone, for the matrix of the result that has that name."""
         return self._matrices[name]
 
     def require_whole(self, *, sums: bool = False) -> None:

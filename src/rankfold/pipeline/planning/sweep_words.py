@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
-"""Names of sweeps over the matrix that have a number."""
+"""Pattern of names of sweeps over the matrix that have a number."""
 
 COMPLETION = re.compile(r"completion-0*(\d+)")
-"""Names of sweeps that fill in missing values."""
+"""Pattern of names of sweeps that fill in missing values."""
 
 ROUND = re.compile(r"(assign|search|merge|visit|meet|join)-0*(\d+)")
-"""Names of sweeps of one round (a set of partitions of all rows, and the search in them)."""
+"""Pattern of names of sweeps of one round (a set of partitions of all rows, and the search in them)."""
 
 ROUND_WORDS = {
     "assign": "filling partitions",
@@ -26,7 +26,7 @@ OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
     r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|visit-\d+|complete-.*|queries"
 )
-"""Names of sweeps that read the matrix, whatever the method."""
+"""Pattern of names of sweeps that read the matrix, whatever the method."""
 
 WORDS = {
     "gram": "products of columns",
@@ -96,8 +96,7 @@ def words_of(name: str) -> str:
 
 
 def unit_of(name: str, lines: str) -> str:
-    """Unit that a sweep counts: ``lines``, which is ``"rows"`` or ``"columns"``, unless it goes along
-    neither.
+    """Unit in which a sweep counts its progress: ``lines`` (``"rows"`` or ``"columns"``), steps or per cent.
 
     >>> unit_of("gram", "rows"), unit_of("iterations", "rows"), unit_of("lanczos", "rows")
     ('rows', 'steps', '%')

@@ -138,7 +138,7 @@ def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
 
 
 def _comes_again(first: tuple[Pass, ...], other: tuple[Pass, ...]) -> bool:
-    """True if sweeps differ by their names alone, and those of a round by its number alone."""
+    """True if ``other`` sweeps differ from ``first`` by their names alone, those of a round by its number."""
     return len(first) == len(other) and all(
         dataclasses.replace(one, name=two.name) == two
         and (len(first) == 1 or _without_number(one.name) == _without_number(two.name) != "")

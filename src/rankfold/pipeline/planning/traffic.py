@@ -1,4 +1,4 @@
-"""Bytes that workers must exchange for a product of matrices, and bytes that ours send.
+"""Bytes that workers must at least exchange for a product of matrices, and bytes that they send here.
 
 For a product of dimensions a >= b >= c on P workers, each must receive, beyond its share of the operands and
 of the result, at least
@@ -34,7 +34,9 @@ class Traffic:
 
 
 def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, float]:
-    """Regime of a product, ``"1-D"``, ``"2-D"`` or ``"3-D"``; and fewest words that a worker must receive.
+    """Regime of a product, ``"1-D"``, ``"2-D"`` or ``"3-D"``, and fewest words that a worker must receive.
+
+    ``dimensions`` are the three lengths of the product: rows, columns, and the axis that is summed over.
 
     >>> least_words((1_000_000, 1000, 10), 4)
     ('1-D', 7500.0)
@@ -52,8 +54,9 @@ def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, fl
 
 
 def panel_traffic(long: int, short: int, rank: int, workers: int) -> Traffic:
-    """Traffic of a pass over panels: each worker gets the factor of the shorter side, and sums of its size
-    come back.
+    """Traffic of a pass over panels of a matrix (long, short), multiplied by a factor (short, rank).
+
+    Each worker gets the factor, and sends back sums of its size, in words of 8 bytes.
     """
     regime, words = least_words((long, short, rank), workers)
     message_bytes = short * rank if workers > 1 else 0

@@ -48,13 +48,11 @@ class Affine:
 
     @property
     def divisor(self) -> Float64:
-        """Divisors (n,) that map columns back: ``factor``, but NaN where a step set the whole column to 0."""
+        """Divisors (n,) that undo ``factor``: its values, but NaN where a step set the whole column to 0."""
         return np.where(self.factor == 0, np.nan, self.factor)
 
     def data(self, values: Any) -> Any:
-        """Map values of the columns, (..., n), back to units of the data; NaN if a
-        step set the column to 0.
-        """
+        """Map prepared values, (..., n), back to units of the data; NaN if a step set their column to 0."""
         return self.shift + values / self.divisor
 
 
@@ -113,8 +111,9 @@ def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Arr
 
 
 def keeps_numbers(facts: Mapping[str, Any]) -> bool:
-    """True if the steps of a result only filled missing values or chose columns, but left present values as
-    they were.
+    """True if the steps of a result left present values as they were.
+
+    They may have filled missing values, and chosen columns.
     """
     steps = parse_steps(facts.get("prepare"))
     return all(step.name in CHOOSING or step.name.startswith("impute_") for step in steps)

@@ -52,18 +52,18 @@ def _before_steps(source: PreparedSource) -> Source:
 
 
 def named(source: Source) -> dict[str, Any]:
-    """Names that a result keeps, as ``{"names": ...}``: of rows, of columns before any step, and attributes
-    such as units.
+    """Names that a result keeps of its matrix, as ``{"names": ...}``; empty if it has none.
 
-    Empty if the matrix has none.
+    These are names of rows, of columns before any step, and attributes such as units.
     """
     kept = names_as_json(names_of(source, 0), column_names(source), attributes_of(source))
     return {"names": kept} if kept else {}
 
 
 def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str) -> Int64 | None:
-    """Indices of the ``wanted`` columns among ``own``, those of the matrix ``name``; None if both are the
-    same.
+    """Indices of the ``wanted`` columns among ``own``, (wanted,); None if both are the same.
+
+    ``name`` and ``whose`` are the names of the matrices of ``own`` and ``wanted`` in messages.
 
     Raises
     ------
@@ -78,8 +78,10 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
 
 
 def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
-    """The matrix with its columns selected and ordered as ``wanted``; unchanged if they already are, or have
-    no names.
+    """The matrix with its columns selected and ordered as ``wanted``, by name.
+
+    It is unchanged if they are so already, or if one of both has no names. ``whose`` is the name of the
+    matrix with the columns ``wanted``, for messages.
 
     Raises
     ------
@@ -93,7 +95,8 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
 def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str) -> list[Source]:
     """Several matrices, such as the files of a series, with their columns selected and ordered as ``wanted``.
 
-    Does for each what ``with_columns`` does for one, but with one warning for all.
+    Does for each what ``with_columns`` does for one, but with one warning for all. ``whose`` is the name of
+    the matrix with the columns ``wanted``, for messages.
     """
     found, others = [], list[tuple[Names, Int64, str]]()
     for source in sources:
@@ -117,7 +120,10 @@ def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str
 
 
 def _require_once(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
-    """Raise ``InputError`` if one column would stand for two, as longitude 0 for 0 and 360."""
+    """Raise ``InputError`` if one column would stand for two, as longitude 0 for 0 and 360.
+
+    ``places`` (wanted,) are indices among ``own``.
+    """
     order = np.argsort(places, kind="stable")
     again = np.flatnonzero(np.diff(places[order]) == 0)
     if len(again):
@@ -134,8 +140,10 @@ def _in_order(places: Int64) -> bool:
 
 
 def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
-    """Warn if columns were reordered or left out; columns left out of a grid with the same axes need no
-    warning.
+    """Warn if columns of the matrix ``name`` were reordered or left out, to be those of ``whose``.
+
+    ``places`` are the indices of the columns ``wanted`` among ``own``. Columns left out of a grid with the
+    same axes need no warning.
     """
     more, turned = len(own) - len(wanted), turned_axis(own, wanted)
     modulo = "" if turned is None else f", {turned} modulo 360"
@@ -153,7 +161,10 @@ def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) 
 
 
 def compare_units(sources: Sequence[Source], wanted: Attributes, whose: str) -> None:
-    """Warn once of matrices whose units differ from those of another; numbers are not converted."""
+    """Warn once of matrices whose units differ from those of another, ``whose``; numbers are not converted.
+
+    ``wanted`` are the attributes of the other.
+    """
     theirs = wanted.get("units")
     found = [(each.name, attributes_of(each).get("units")) for each in sources]
     others = [(name, own) for name, own in found if own and theirs and _spelled(own) != _spelled(theirs)]
@@ -191,7 +202,7 @@ def _first(own: Names, wanted: Names, one: str = "column") -> str:
 
 
 def require_same_rows(source: Source, other: Source) -> None:
-    """Raise ``InputError`` if both matrices have names of rows, and these differ."""
+    """Raise ``InputError`` if two matrices of equally many rows both have names of rows, and these differ."""
     own, theirs = names_of(source, 0), names_of(other, 0)
     if own is None or theirs is None or own.is_like(theirs) or len(own) != len(theirs):
         return

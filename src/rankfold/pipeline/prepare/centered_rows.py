@@ -49,9 +49,7 @@ class CenteredRows(PreparedSource):
         return self.inner.fingerprint()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests by which the first ``rows`` rows are recognized in a matrix that grows; see
-        ``GrowingSource``.
-        """
+        """Digests that change if the first ``rows`` rows have changed; see ``GrowingSource``."""
         return row_marks(self.inner, rows)
 
 

@@ -52,7 +52,11 @@ class HighlyVariable:
     """
 
     n_top_genes: int
+    """Number of columns to keep."""
+
     flavor: str = "seurat"
+    """Measure by which columns are compared: one of ``FLAVORS``."""
+
     n_bins: int = 20
     """Number of bins of means, for seurat."""
 
@@ -88,13 +92,14 @@ class HighlyVariable:
 
     @property
     def may_tie(self) -> bool:
-        """True if another machine may break ties differently, so that the chosen columns go into the
-        fingerprint.
-        """
+        """True if another machine may break ties differently: then the fingerprint covers the choice."""
         return self.flavor == "seurat_v3"
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Indices ``"columns"`` of those kept, ``"of"`` how many, and scanpy's measures of all columns."""
+        """Measure columns: indices of those kept, ``"columns"``, the number of all, ``"of"``, and measures.
+
+        The latter are those of scanpy, (n,) each, by their names in ``var``.
+        """
         choice = self._of_counts(source) if self.flavor == "seurat_v3" else self._of_logarithms(source)
         return {
             "columns": np.flatnonzero(choice.chosen),
@@ -138,13 +143,11 @@ class HighlyVariable:
         return Choice(largest(normalized, self.n_top_genes), measures)
 
     def fitted(self, found: Fitted) -> None:
-        """Return None: the step selects the columns ``found["columns"]`` and changes no values; see
-        ``MeasuredStep``.
-        """
+        """Return None: the step only selects columns ``found["columns"]``; see ``MeasuredStep``."""
 
 
 def _counts_of(source: Any) -> Source:
-    """The matrix before all steps; ``InputError`` if a row or column has been left out since."""
+    """The matrix before all steps; ``InputError`` if steps or selections have left out rows or columns."""
     if not hasattr(source, "said"):
         return source  # type: ignore[no-any-return]
     inner, within = source, source
@@ -162,9 +165,7 @@ def _counts_of(source: Any) -> Source:
 
 
 def _base_of(source: Any) -> float | None:
-    """Base of the last ``log1p`` that a matrix went through; None for the natural
-    logarithm, or without any.
-    """
+    """Base of the last ``log1p`` that a matrix went through; None if it was natural, or if there was none."""
     bases = [step.base for step in getattr(source, "said", ()) if step.name == "log1p"]
     return bases[-1] if bases else None
 
@@ -175,7 +176,7 @@ class TakeColumns:
 
     columns: Any = None
     digest: str | None = None
-    """Digest of the indices, by which a result identifies them."""
+    """Digest of ``columns``, by which a result identifies the step."""
 
     name: ClassVar[str] = "take_columns"
     in_name: ClassVar[bool] = False
@@ -187,17 +188,13 @@ class TakeColumns:
             object.__setattr__(self, "digest", mark.hexdigest())
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The given indices as ``"columns"``, and the number of columns that they were chosen from as
-        ``"of"``.
-        """
+        """Return the given indices, as ``"columns"``, and of how many columns they are, as ``"of"``."""
         if self.columns is None:
             raise InputError(f"{self.name} is what select_columns= of a prepared matrix becomes: say that")
         return {"columns": np.asarray(self.columns), "of": np.array([source.shape[1]])}
 
     def fitted(self, found: Fitted) -> None:
-        """Return None: the step selects the columns ``found["columns"]`` and changes no values; see
-        ``MeasuredStep``.
-        """
+        """Return None: the step only selects columns ``found["columns"]``; see ``MeasuredStep``."""
 
 
 ALL_COLUMNS = ("normalize_total", "tfidf", "coslat")
@@ -231,7 +228,7 @@ class Choice(NamedTuple):
     """Columns that vary most, and the measures by which they were compared."""
 
     chosen: npt.NDArray[np.bool_]
-    """Mask (n,) of these columns."""
+    """Mask (n,): True for the columns that vary most."""
 
     measures: dict[str, Float64]
     """Measures, (n,) each, by their scanpy names in ``var``; NaN if undefined."""
@@ -243,7 +240,10 @@ def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, 
     Parameters
     ----------
     mean, variance : (n,)
-        Of each column: for seurat of values without logarithms, for cell_ranger of logarithms.
+        Mean and variance of each column: for seurat of values before log1p, for cell_ranger after it.
+    flavor : {"seurat", "cell_ranger"}
+    bins : int
+        Number of bins of means, for seurat.
     """
     mean = np.where(mean == 0, NO_MEAN, mean)
     dispersion = variance / mean
@@ -272,7 +272,7 @@ def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, 
 
 
 def _bins_of_like_width(mean: Float64, bins: int) -> Array:
-    """Index of the bin of each mean, among bins of equal width, closed on the right.
+    """Index (n,) of the bin of each mean, among bins of equal width that are closed on the right.
 
     The first bin begins a little lower, as in ``pandas.cut``.
     """
@@ -306,7 +306,8 @@ def _median_and_deviation(values: Float64) -> tuple[float, float]:
 def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Float64:
     """Standard deviations (n,) that columns of these means are expected to have.
 
-    They come from a smooth curve of log variance over log mean, fitted to all columns.
+    They come from a smooth curve of log variance over log mean, fitted to all columns that vary; ``span`` as
+    in ``smooth``.
 
     It is 1 for a constant column, as in scanpy.
     """
@@ -324,13 +325,16 @@ def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Floa
 
 
 def clipped_variance(mean: Float64, deviation: Float64, sums: ColumnSums, rows: int) -> Float64:
-    """Normalized variances (n,) of clipped counts about ``mean``, relative to the expected variances."""
+    """Variances (n,) of clipped counts about ``mean``, relative to the expected ones, ``deviation`` squared.
+
+    ``sums`` are those of the clipped counts of ``rows`` rows, ``mean`` (n,) that of counts before clipping.
+    """
     squares = rows * mean**2 + sums.squares - 2 * sums.total * mean
     return np.asarray(squares / ((rows - 1) * deviation**2) if rows > 1 else np.zeros(len(mean)), np.float64)
 
 
 def largest(values: Float64, count: int) -> npt.NDArray[np.bool_]:
-    """Boolean mask of the ``count`` largest values.
+    """Mask (n,) of the ``count`` largest values.
 
     Ties with the last are resolved as NumPy's unstable sort happens to order them, as in scanpy: perhaps
     differently on another kind of processor.
@@ -345,13 +349,13 @@ def largest(values: Float64, count: int) -> npt.NDArray[np.bool_]:
 
 
 CELL = 0.2
-"""Cells (intervals) with at most this share of the points of one regression are not cut again."""
+"""Share of the points of one regression: intervals of a line with at most so many are not cut again."""
 
 MARGIN = 0.005
-"""Distance of the ends of the curve beyond the points, as a share of their range."""
+"""Distance from the outermost points to the ends of the curve, as a share of the range of the points."""
 
 SINGULAR = 100 * float(np.finfo(np.float64).eps)
-"""Ratio of singular values below which the points of a regression do not determine a parabola."""
+"""Smallest over largest singular value below which points of a regression determine no parabola."""
 
 
 def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
@@ -393,7 +397,10 @@ def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
 
 
 def _knots(x: Float64, most: int) -> Float64:
-    """Knots where regressions are made, for sorted points: both ends, and cuts down to ``most`` points."""
+    """Sorted ``x`` at which regressions are made: both ends, and cuts down to ``most`` points each.
+
+    ``x`` (n,) are those of all points, sorted.
+    """
     low, high = float(x[0]), float(x[-1])
     beyond = MARGIN * max(high - low, 1e-3 * max(abs(low), abs(high)) + 1e-30)
     knots = [low - beyond, high + beyond]
@@ -411,7 +418,10 @@ def _knots(x: Float64, most: int) -> Float64:
 
 
 def _cut(x: Float64, first: int, last: int) -> int:
-    """Index of the point nearest the middle that differs from the next one; the middle if there is none."""
+    """Index of the point nearest the middle of ``first`` to ``last`` whose ``x`` differs from the next one.
+
+    The middle itself if there is none. ``x`` (n,) of all points is sorted.
+    """
     middle, offset = (first + last) // 2, 0
     while first <= middle + offset < last and x[middle + offset] == x[middle + offset + 1]:
         offset = -offset if offset > 0 else 1 - offset
@@ -419,7 +429,10 @@ def _cut(x: Float64, first: int, last: int) -> int:
 
 
 def _parabola(x: Float64, y: Float64, at: float, count: int, span: float) -> tuple[float, float]:
-    """Value and slope at ``at`` of the parabola through the nearest points, by weighted least squares."""
+    """Value and slope, at ``at``, of a parabola fitted to the ``count`` nearest points, weighted by distance.
+
+    ``DataError``, which names ``span``, if the points do not determine a parabola.
+    """
     distances = np.abs(x - at)
     near = np.argpartition(distances, count - 1)[:count] if count else np.zeros(0, np.int64)
     reach = distances[near].max(initial=0.0)

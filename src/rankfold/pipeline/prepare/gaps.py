@@ -58,8 +58,9 @@ class MarkMissing:
 
 @dataclass(frozen=True, slots=True)
 class ImputeLowRank:
-    """Replace NaN by what a model of low rank expects from the present values of the row: see
-    ``missing="em"``.
+    """Replace NaN by what a model of low rank expects from the present values of the row.
+
+    See the argument ``missing="em"``.
     """
 
     rank: int
@@ -106,7 +107,7 @@ class CompleteRows:
 
     @classmethod
     def of(cls, found: Fitted) -> CompleteRows:
-        """Make the step from the arrays of a result, as ``found`` returns them."""
+        """Make the step from the arrays of its model, as a result keeps them: those of ``found``."""
         arrays = {name: np.asarray(values, np.float64) for name, values in found.items()}
         loadings = arrays["loadings"]
         k = loadings.shape[1]
@@ -115,8 +116,9 @@ class CompleteRows:
 
     @property
     def found(self) -> dict[str, Array]:
-        """Arrays of the model that a result keeps: ``mean``, ``loadings``, ``noise``, and ``spread`` as a
-        vector.
+        """Arrays of the model that a result keeps, by name.
+
+        ``mean`` (n,), ``loadings`` (n, k), ``noise`` (1,), and ``spread`` (k * k,) as in ``RowModel``.
         """
         model = self.model
         arrays = {"mean": model.mean, "loadings": model.loadings, "noise": model.noise}
@@ -124,7 +126,7 @@ class CompleteRows:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the model and of the temporary arrays for one row."""
+        """Bytes of the model, and of the temporary arrays that filling in one row takes."""
         n, k = self.model.loadings.shape
         return int(8 * (n * (k + 3) + 8 * k**2))
 
@@ -134,7 +136,7 @@ class CompleteRows:
 
 
 def blank_completion(columns: int, rank: int) -> CompleteRows:
-    """A ``CompleteRows`` of zeros with the final sizes of its model, for plans of memory."""
+    """A ``CompleteRows`` whose model has the sizes for ``columns`` and ``rank``, but no fit: for plans."""
     square = np.zeros((rank, rank))
     vector = np.broadcast_to(0.0, (columns,))
     loadings = np.broadcast_to(0.0, (columns, rank))

@@ -29,8 +29,9 @@ Float64 = npt.NDArray[np.float64]
 
 
 def _take_numbers(step: Any) -> None:
-    """Convert ``step.values``, an array or the path of a ``.npy`` file, to a float64 vector, and set its
-    digest.
+    """Convert the weights ``step.values`` to a float64 vector, in place, and set their digest and names.
+
+    They are an array, or the path of a ``.npy`` file.
     """
     if step.values is None:
         return
@@ -64,8 +65,9 @@ def _read(step: Any) -> Array:
 
 
 def _of_kept(step: Any, source: Source, axis: int) -> Float64:
-    """Given values for the rows (axis 0) or columns (axis 1) of a matrix; ``InputError`` if one is not
-    finite.
+    """Values (rows,) or (columns,), by ``axis`` 0 or 1, that a caller gave to a step for a matrix.
+
+    ``InputError`` if one is not finite.
 
     They may be given for these alone, or for the whole array that the matrix was selected from: values of
     rows or columns that were left out may be NaN.
@@ -97,7 +99,10 @@ def _picked(step: Any, source: Source, axis: int) -> Float64:
 
 
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
-    """Index, among the given values, of that for each wanted row or column, by name."""
+    """Index, among the values given to a step, of that for each wanted row or column, by name.
+
+    ``name`` is that of the matrix and ``what`` is "rows" or "columns", for messages.
+    """
     try:
         places = step.names.find_on_some_axes(wanted)
     except ValueError as error:
@@ -115,8 +120,9 @@ POLE = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Multiply columns by given weights: an array or ``.npy`` file, for all columns
-    or for the selected ones.
+    """Multiply columns by given weights, for all columns or for the selected ones.
+
+    ``values`` is an array, or the path of a ``.npy`` file.
     """
 
     values: Any = None
@@ -130,11 +136,11 @@ class Weights:
         _take_numbers(self)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The weights of the columns that the matrix has, as ``"weights"``."""
+        """The weights (n,) of the columns that the matrix has, as ``"values"``."""
         return {"values": _of_kept(self, source, 1)}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that multiplies by the weights."""
+        """Make the step that multiplies columns by the weights ``found`` by ``measure``."""
         return WeighColumns(np.asarray(found["values"]))
 
     def affine(self, measured: Measured) -> Shifted:
@@ -159,12 +165,11 @@ class WeighColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWeight:
-    """Subtract the weighted mean from each row ``x_i``, and multiply by the square root of its weight
-    ``r_i``.
+    """Subtract the weighted mean from each row, and multiply it by the square root of its weight.
 
-    Products of columns of ``sqrt(r_i) (x_ij - mean_j)`` are those of the weighted covariance, so that
-    ``svd``, or ``pca`` with ``center=False``, finds its components. Without ``center`` no mean is subtracted,
-    and zeros stay.
+    Products of columns of ``sqrt(r_i) (x_ij - mean_j)``, with the weight ``r_i`` of row i, are those of the
+    weighted covariance, so that ``svd``, or ``pca`` with ``center=False``, finds its components. Without
+    ``center`` no mean is subtracted, and zeros stay.
     """
 
     values: Any = None
@@ -182,7 +187,7 @@ class SampleWeight:
             raise InputError(f"{self.name}: weights must be at least 0, and not all of them 0")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The weighted mean of the columns; empty without ``center``."""
+        """The weighted mean (n,) of the columns, as ``"mean"``; empty without ``center``."""
         weights = _of_kept(self, source, 0)
         return {"mean": weighted_means(source, weights)} if self.center else {}
 
@@ -191,7 +196,10 @@ class SampleWeight:
         raise TypeError("weights of rows are those of a matrix: see `of_source`")
 
     def of_source(self, found: Fitted, source: Source) -> Step:
-        """Step that centers and weights the rows of a fit; rows without weights are only centered."""
+        """Make the step for the rows of ``source``, from the mean ``found`` by ``measure``.
+
+        It centers and weights rows of a fit; new rows without weights are only centered.
+        """
         mean = np.asarray(found["mean"]) if self.center else None
         return WeighRows(mean, None if self.values is None else np.sqrt(_of_kept(self, source, 0)))
 
@@ -205,7 +213,10 @@ class WeighRows:
     """Replace each row by ``(x - mean) * root``, where ``root`` is the square root of its weight."""
 
     mean: Float64 | None
+    """Mean (n,) of the columns; None to subtract nothing."""
+
     roots: Float64 | None
+    """Root of the weight of each row of the whole matrix, (m,); None if rows have no weights."""
 
     name: ClassVar[str] = "sample_weight"
     by_row: ClassVar[bool] = False
@@ -230,8 +241,9 @@ class Coslat:
     """Columns times the root of the cosine of their latitude, so that squares count by area."""
 
     latitude: str = "lat"
-    """Name of the axis of latitudes, or of a coordinate along other axes; degrees, or radians if its units
-    say so.
+    """Name of the axis of latitudes, or of a coordinate along other axes.
+
+    In degrees, or in radians if its units say so.
     """
 
     values: Any = None
@@ -248,7 +260,7 @@ class Coslat:
         )
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Weights (n,) of the columns, as ``"weights"``; 0 at the poles and beyond."""
+        """Weights (n,) of the columns, the root of the cosine, as ``"values"``; 0 at the poles and beyond."""
         if self.values is None:
             raise InputError(self.missing())
         latitudes = np.asarray(self.values)
@@ -267,7 +279,7 @@ class Coslat:
         return {"values": np.sqrt(np.where(cosines > POLE, np.minimum(cosines, 1.0), 0.0))}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that multiplies by the weights."""
+        """Make the step that multiplies columns by the weights ``found`` by ``measure``."""
         return WeighColumns(np.asarray(found["values"]))
 
     def affine(self, measured: Measured) -> Shifted:

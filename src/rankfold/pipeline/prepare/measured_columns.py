@@ -43,17 +43,24 @@ CONSTANT = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleColumns:
-    """Replace each value by ``(x - mean) * factor``, clipped at both ends; missing ones become
-    ``substitute``.
+    """Replace each value by ``(x - mean) * factor``, clipped at ``most``; missing ones become ``substitute``.
 
     For the stored values of a sparse matrix, the value that 0 would become, ``shift``, is subtracted, so that
     zeros stay zeros. All values of a column are then smaller by its ``shift`` than they should be.
     """
 
     mean: Float64
+    """Mean (n,) of each column."""
+
     factor: Float64
+    """Factor (n,) of each column."""
+
     center: bool
+    """True if the mean is subtracted."""
+
     most: float | None
+    """Bound at which new values are clipped, above and, with ``center``, at its negative; None for none."""
+
     missing: float | None
     """Value that marks missing ones, in addition to NaN; None if NaN is an error as usual."""
 
@@ -130,7 +137,7 @@ class Scale:
         return {"mean": moments.mean, "std": np.sqrt(moments.variance(self.ddof))}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that scales by the measured moments."""
+        """Make the step that scales columns by the mean and deviation ``found`` by ``measure``."""
         std, mean = np.asarray(found["std"]), np.asarray(found["mean"])
         return ScaleColumns(mean, _reciprocal(std, mean), self.zero_center, self.max_value, None)
 
@@ -142,7 +149,7 @@ class Scale:
 
 
 def _reciprocal(std: Float64, mean: Float64) -> Float64:
-    """Factor of each column: the reciprocal deviation, but 1 for constant columns."""
+    """Factor (n,) of each column: 1 over the standard deviation ``std``, but 1 for constant columns."""
     return 1 / np.where(std > CONSTANT * np.abs(mean), std, 1.0)
 
 
@@ -166,7 +173,7 @@ class Patterson:
             object.__setattr__(self, "keep_missing", self.keep_missing or None)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Frequency of the counted allele in each column, and the number of calls that are not missing."""
+        """Frequency (n,) of the counted allele, ``"frequency"``, and number of present calls, ``"calls"``."""
         _refuse_zero(self, source)
         found = Counter[float]()
 
@@ -180,7 +187,7 @@ class Patterson:
         return {"frequency": moments.mean / 2, "calls": moments.count}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that scales by the measured frequencies."""
+        """Make the step that scales columns by the frequencies ``found`` by ``measure``."""
         mean, factor = _of_frequency(np.asarray(found["frequency"]))
         return ScaleColumns(
             mean, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0, True
@@ -192,15 +199,16 @@ class Patterson:
 
 
 def _of_frequency(p: Float64) -> tuple[Float64, Float64]:
-    """Mean ``2 p`` of the calls of each column, and its factor ``1 / sqrt(2 p (1 - p))``; factor 0 if p is 0
-    or 1.
+    """Mean ``2 p`` (n,) of the calls of each column, and factor ``1 / sqrt(2 p (1 - p))`` (n,).
+
+    ``p`` (n,) is the frequency of the counted allele; the factor is 0 if it is 0 or 1.
     """
     spread = np.sqrt(2 * p * (1 - p))
     return 2 * p, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
-    """Finite values outside [0, 2] that do not mark a missing call, with their counts.
+    """Finite values of ``x`` outside [0, 2] that do not mark a missing call, with their counts.
 
     Values between are genotypes too: dosages, expected numbers of alleles.
     """
@@ -210,7 +218,7 @@ def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
 
 
 def _refusal_of(name: str, odd: Counter[float], missing: float | None) -> str:
-    """Message for values that are no genotypes, with the count of each."""
+    """Message about values of the matrix ``name`` that are no genotypes; ``odd`` has the count of each."""
     shown = ", ".join(f"{value:g} ({count} times)" for value, count in odd.most_common(4))
     mark = f"{odd.most_common(1)[0][0]:g}"
     return (
@@ -241,7 +249,7 @@ class ImputeMean:
             require(self, "missing")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Mean of each column, and the number of its present values."""
+        """Mean (n,) of the present values of each column, as ``"mean"``, and their number, as ``"count"``."""
         _refuse_zero(self, source)
         moments = column_moments(source, absent=self.is_missing)
         if not (moments.count > 0).all():
@@ -253,12 +261,12 @@ class ImputeMean:
         return {"mean": moments.mean, "count": moments.count}
 
     def is_missing(self, values: Array) -> Array:
-        """Mask of missing values."""
+        """Mask, of the shape of ``values``, of those that are missing."""
         gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
         return gone if self.missing is None else gone | (values == self.missing)
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that replaces missing values by the means."""
+        """Make the step that replaces missing values by the means ``found`` by ``measure``."""
         return FillIn(np.asarray(found["mean"]), self)
 
     def affine(self, measured: Measured) -> Shifted:
@@ -287,9 +295,7 @@ Fitted = Mapping[str, Array]
 
 
 class MeasuredStep(Protocol):
-    """A preparation step that is first measured on the matrix: a frozen dataclass whose fields are its
-    parameters.
-    """
+    """A preparation step that is first measured on the matrix: a frozen dataclass of its parameters."""
 
     name: ClassVar[str]
 
@@ -297,8 +303,9 @@ class MeasuredStep(Protocol):
         """Read the matrix and return what the step needs of it: arrays by name, such as means."""
 
     def fitted(self, found: Fitted) -> Step | None:
-        """The step to apply, made from the arrays of ``measure``; None if it only selects
-        ``found["columns"]``.
+        """Make the step to apply from ``found``, what ``measure`` returned.
+
+        None if it only selects the columns ``found["columns"]``.
         """
 
 
@@ -326,7 +333,7 @@ class NormalizeTotal:
         return {"target_sum": np.array([np.median(filled)])}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that scales rows to ``target_sum``."""
+        """Make the step that scales rows to the sum ``target_sum``, given or ``found`` by ``measure``."""
         return RowsOfSum(float(found["target_sum"][0]) if self.target_sum is None else self.target_sum)
 
 
@@ -346,10 +353,10 @@ class Tfidf:
         require_flags(self, "sublinear_tf", "smooth_idf")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Inverse document frequencies (n,), as ``"idf"``: log(rows / rows in which the column is nonzero) +
-        1.
+        """Inverse document frequencies (n,), as ``"idf"``.
 
-        With ``smooth_idf``, 1 is added to both counts.
+        They are log(rows / rows in which the column is nonzero) + 1; with ``smooth_idf``, 1 is added to both
+        counts.
         """
         rows, counts = source.shape[0], column_counts(source)
         found = counts + self.smooth_idf
@@ -358,7 +365,7 @@ class Tfidf:
         return {"idf": np.log(share) + 1}
 
     def fitted(self, found: Fitted) -> Step:
-        """Step that multiplies terms by the measured ``idf``."""
+        """Make the step that multiplies terms by the ``idf`` ``found`` by ``measure``."""
         return WeighTerms(np.asarray(found["idf"]), self.sublinear_tf, self.norm)
 
 

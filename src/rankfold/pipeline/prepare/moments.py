@@ -43,7 +43,7 @@ class Moments:
     squares: Float64
 
     def merged(self, other: Moments) -> Moments:
-        """Moments of the rows of both parts together.
+        """Moments of the rows of ``self`` and ``other`` together.
 
         Chan, Golub, LeVeque, The American Statistician 37(3), 1983.
         """
@@ -109,7 +109,7 @@ def column_moments(
 
 @dataclass(frozen=True, slots=True)
 class ColumnSums:
-    """Sum of each column, sum of its squares, and numbers of its negative and fractional entries, (n,) each.
+    """Sum of each column, sum of its squares, and counts of its negative and fractional entries, (n,) each.
 
     Sums of whole numbers are exact in float64: columns of the same counts have the same sums, whatever the
     order and cuts of the read.
@@ -182,7 +182,7 @@ def row_sums(source: Source) -> Float64:
 
 
 def weighted_means(source: Source, weights: Float64) -> Float64:
-    """Means (n,) of the columns, with a weight (m,) for each row.
+    """Means (n,) of the columns, in which each row counts by its weight, ``weights`` (m,).
 
     NaN and Inf count as 0 here; the methods refuse them when they read them.
     """
@@ -227,8 +227,7 @@ def _over_panels(
     stored: Callable[[Array, Array, int, int, int], T],
     merge: Callable[[T, T], T],
 ) -> T:
-    """Apply ``dense`` to each block of rows, or ``stored`` to each sparse panel, and merge the results in
-    order.
+    """Apply ``dense`` to each block of rows, or ``stored`` to each sparse panel, and merge results in order.
 
     ``stored`` is called with the columns and values of the stored entries, the numbers of rows and columns of
     the panel, and its first column. Results of a matrix that is compressed by columns are not merged but

@@ -40,15 +40,18 @@ STEPS: dict[str, type[Any]] = {
 }
 
 UNASKED = (TakeColumns.name, ImputeLowRank.name)
-"""Names of steps that no caller writes: the arguments ``mask_var`` and ``missing`` add them, and results keep
-them.
+"""Names of steps that no caller writes, but results keep.
+
+The arguments ``mask_var`` and ``missing`` add them.
 """
 
 Steps = tuple[Any, ...]
 """Tuple of ``Step`` or ``MeasuredStep``."""
 
 Prepare = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-"""Steps as a caller gives them: ``"normalize_total(1e4), log1p"``, a list, or ``{name: {parameter: value}}``.
+"""Steps as a caller gives them: text as ``"normalize_total(1e4), log1p"``, a mapping, or a list of both.
+
+A mapping is ``{name: {parameter: value}}``.
 """
 
 

@@ -48,11 +48,10 @@ Array = npt.NDArray[Any]
 Fitted = Mapping[str, Array]
 
 BLOCK_BYTES = 2**20
-"""Bytes of rows, in the working type, that go through the steps together."""
+"""Bytes of rows in the working type, at least one row, that go through the steps together."""
 
 TEMPORARIES = 6
-"""Largest number of float64 arrays, each with as many values as such a block, that steps allocate in
-addition."""
+"""Largest number of float64 arrays of the size of such a block that steps allocate in addition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,8 +64,9 @@ class PreparedSource(Readable, SamePlaces):
     """All steps that made it, with the parameters of the caller, including those within ``inner``."""
 
     fitted: Fitted = field(default_factory=dict)
-    """Arrays measured for all of these steps, by names such as ``prepare_1_scale_mean``
-    (1 for the first step).
+    """Arrays measured for the steps ``said``, by names such as ``prepare_1_scale_mean``.
+
+    The number is that of the step in ``said``, from 1 on.
     """
 
     @property
@@ -126,8 +126,10 @@ class PreparedSource(Readable, SamePlaces):
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into``: reading, raw values, and temporary arrays of
-        steps."""
+        """Upper bound on the bytes of one ``read_into`` in addition to ``out``.
+
+        That is what the matrix takes, raw values, and temporary arrays of steps.
+        """
         width = self.shape[1] if self.takes_rows else columns
         # Buffers of a thread are an eighth larger than what was asked for.
         raw = rows * width * self.inner.dtype.itemsize * 9 // 8
@@ -152,7 +154,7 @@ class PreparedSource(Readable, SamePlaces):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first ``rows`` rows, of a matrix that grows.
+        """Digests that change if the first ``rows`` rows of a matrix that grows have changed.
 
         Raises ``InputError`` if a step was measured on all rows, since new rows would change it.
         """
@@ -192,7 +194,7 @@ class PreparedSparse(PreparedSource):
         return self._stored.nnz
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """CSR row pointers (CSC column pointers) of lines ``top:bottom``; see ``CompressedSource``."""
+        """Number of stored values before each line from ``top`` to ``bottom``; see ``CompressedSource``."""
         return self._stored.pointers(top, bottom)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
@@ -219,8 +221,9 @@ class PreparedSparse(PreparedSource):
         return stored
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory of reading ``numbers`` stored values: raw ones, sorted copies, temporary
-        arrays of steps.
+        """Upper bound on the bytes that ``read_sparse`` of so many entries takes besides its result.
+
+        That is what the matrix takes, raw values, sorted copies, and temporary arrays of steps.
         """
         lines = self.shape[0 if self.by == "rows" else 1]
         copies = numbers * (self.inner.dtype.itemsize + self.dtype.itemsize + 16)
@@ -280,7 +283,10 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
 
 
 def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
-    """A matrix after some steps: a ``PreparedSparse`` if it is sparse and the steps keep zeros."""
+    """The matrix ``inner`` after some steps: a ``PreparedSparse`` if it is sparse and the steps keep zeros.
+
+    ``said`` and ``fitted`` as in ``PreparedSource``.
+    """
     real = next((step.name for step in steps if not getattr(step, "takes_complex", False)), None)
     if inner.dtype.kind == "c" and real is not None:
         raise InputError(
@@ -295,7 +301,7 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
 
 
 def _shown(said: Steps) -> str:
-    """Text of the steps, without those that the name of the matrix already contains."""
+    """Text of steps, without those that the name of the matrix already shows."""
     return in_words(tuple(step for step in said if getattr(step, "in_name", True)))
 
 
@@ -307,9 +313,17 @@ def _fills_zeros(steps: tuple[Step, ...]) -> bool:
 
 
 def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted) -> PreparedSource:
-    """A matrix after an additional step that completes missing values by a model of low rank.
+    """The matrix after one more step, which completes missing values by a model of low rank.
 
-    The model is that of a run, with its arrays ``found``; or a blank one, for a plan.
+    Parameters
+    ----------
+    source : Source
+    said : ImputeLowRank
+        The step as a result names it.
+    step : CompleteRows
+        The step that is applied, with the model that a run fitted, or a blank one for a plan.
+    found : mapping of arrays
+        Arrays of the model, which the result keeps.
     """
     known = {f"prepare_{len(steps_of(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
     fitted = {**fitted_of(source), **known}
@@ -318,7 +332,7 @@ def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted
 
 
 def steps_of(source: Source) -> Steps:
-    """Steps that a matrix went through, with their parameters."""
+    """Steps that a matrix went through, with the parameters that a caller gave; empty for none."""
     return source.said if isinstance(source, PreparedSource) else ()
 
 
@@ -359,7 +373,7 @@ def without_shift(source: Source) -> Source:
 
 
 def lacks_row_weights(source: Source) -> bool:
-    """True if a matrix of new rows went through ``sample_weight``, but has no weights of its own."""
+    """True if a matrix went through ``sample_weight`` as new rows of a result, without weights of its own."""
     said = source.said if isinstance(source, PreparedSource) else ()
     return any(step.name == "sample_weight" and step.values is None for step in said)
 
@@ -379,12 +393,14 @@ def described(source: Source) -> dict[str, str]:
 
 
 def fitted_of(source: Source) -> Fitted:
-    """Measurements for the steps of a matrix, which a result keeps."""
+    """Arrays measured for the steps of a matrix, by name, which a result keeps; empty for none."""
     return source.fitted if isinstance(source, PreparedSource) else {}
 
 
 def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
-    """Apply the steps of a result to a matrix that did not go through them yet, with its measurements.
+    """The matrix after the ``steps`` of a result, with the measurements ``fitted`` that the result keeps.
+
+    It is returned as it is if it went through them already.
 
     Raises
     ------
@@ -408,7 +424,7 @@ def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
 
 
 def _prepared_as(source: Source, steps: str, fitted: Fitted) -> Source:
-    """Apply the steps of a result; ``DataError`` if their text or their measured arrays are damaged."""
+    """The matrix after the steps of a result; ``DataError`` if their text or measured arrays are damaged."""
     try:
         parsed = parse_steps(steps)
     except InputError as error:

@@ -80,10 +80,13 @@ class Numbers:
 
 
 Measured = Callable[[str], Float64]
-"""Function that returns an array that was measured for a step, by name."""
+"""Function that takes the name of an array that was measured for a step, and returns the array."""
 
 Shifted = tuple[Float64 | float, Float64 | float]
-"""Shift that a step subtracts from each column, and factor by which it multiplies the difference."""
+"""Shift that a step subtracts from each column, and factor by which it multiplies what is left.
+
+Each is (n,), or one number for all columns.
+"""
 
 
 class Step(Protocol):
@@ -191,7 +194,10 @@ class Binarize:
 
 
 def require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:
-    """Convert the parameter ``field`` of a step to float; ``InputError`` if it is out of bounds."""
+    """Convert the parameter ``field`` of a step to float, in place.
+
+    ``InputError`` if it is no finite number, not above ``above``, or below ``least``.
+    """
     value = getattr(step, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value <= above or value < least:
@@ -201,7 +207,10 @@ def require(step: Any, field: str, *, above: float = -math.inf, least: float = -
 
 
 def require_least(step: Step, values: Array, least: float, *, strict: bool) -> None:
-    """Raise ``DataError`` for values outside the domain of a step; the methods refuse NaN later."""
+    """Raise ``DataError`` if a value is below ``least`` or, if ``strict``, equal to it.
+
+    NaN is no error here; the methods refuse it later.
+    """
     with np.errstate(invalid="ignore"):
         outside = values <= least if strict else values < least
     if outside.any():

@@ -66,7 +66,7 @@ FORBIDDEN = (
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG),
 )
-"""Errors of paths at which nothing can be written, whatever is tried."""
+"""Error numbers (``errno``) of paths at which nothing can be written, whatever is tried."""
 
 
 @contextlib.contextmanager
@@ -160,7 +160,10 @@ def make_folder(path: Path) -> None:
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Remove a file that is not whole or does not belong here, and log that it is made again."""
+    """Remove a file that is not whole or does not belong there, and log that it is made again.
+
+    ``reason`` goes on after the path in the log, as "is missing".
+    """
     LOG.warning("%s %s: it is left out and made again", path, reason)
     with disk_errors(path):
         give_way(path)
@@ -183,7 +186,7 @@ def name_in_run(path: Path) -> str | None:
 
 
 def _own_name(path: Path) -> str:
-    """Name that a part stores in its header: a part that was moved elsewhere is not valid there."""
+    """Name of a part, which it stores in its header: at another path the part is not valid."""
     return name_in_run(path) or "/".join(path.parts[-2:])
 
 
@@ -214,7 +217,7 @@ def save_arrays(
 
 
 def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
-    """Save a part unless an earlier attempt did; returns its path.
+    """Save a part at ``path`` unless an earlier attempt did; returns the path.
 
     All attempts at a result then compute with the same values.
     """
@@ -253,7 +256,7 @@ def load_if_whole(path: Path, name: str | None = None) -> State | None:
 
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, MemoryError)
-"""Errors of reading a file that is no part, or not a whole one."""
+"""Exceptions of reading a file that is no part, or not a whole one."""
 
 
 def _reason(error: BaseException) -> str:
@@ -315,13 +318,13 @@ def _round_up(size: int) -> int:
 
 
 def save_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Write JSON to a file, keys sorted: a line for each entry, and for each object in a list of them."""
+    """Write a value as JSON with sorted keys: a line for each entry, and for each object in a list."""
     with atomic_file(path, durable=durable) as file:
         file.write(_lines_of(value).encode() + b"\n")
 
 
 def _lines_of(value: object) -> str:
-    """JSON of few lines: without ``indent``, the encoder of Python is ten times as fast."""
+    """JSON of a value, a line for each entry: without ``indent``, Python's encoder is ten times as fast."""
     if not isinstance(value, dict):
         return json.dumps(value, sort_keys=True)
     entries = (f"  {json.dumps(name)}: {_entry_of(value[name])}" for name in sorted(value))
@@ -335,7 +338,7 @@ def _entry_of(value: object) -> str:
 
 
 def save_with_checksum(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write JSON with a checksum of its content."""
+    """Write a mapping to a JSON file, with a checksum of its content as one more entry."""
     save_json(path, {**values, SEAL: _seal_of(values)}, durable=durable)
 
 
@@ -388,7 +391,10 @@ def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
 
 
 def file_checksum(file: int, start: int, length: int) -> int | None:
-    """CRC-32C of ``length`` bytes of an open file, read 16 MiB at a time; None if it ends earlier."""
+    """CRC-32C of ``length`` bytes of an open file from byte ``start`` on; None if the file ends earlier.
+
+    ``file`` is its descriptor; 16 MiB are read at a time.
+    """
     value, end = 0, start + length
     buffer = np.empty(min(length, READ_BYTES), np.uint8)
     for first in range(start, end, READ_BYTES):
@@ -407,19 +413,19 @@ def flat_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 BLOCKS, NAMES = ".blocks", ".names"
-"""Names of the arrays of a part that hold a ledger."""
+"""Names of the two arrays of a part that hold a ledger: its blocks, and the names of their files."""
 
 _WRITER = threading.local()
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Written blocks by file, ``{path within the run: {first byte: (length, checksum)}}``."""
+    """Written blocks by file: ``{path within the run: {first byte: (length in bytes, checksum)}}``."""
 
     blocks: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     def note(self, path: Path, start: int, data: npt.NDArray[Any]) -> None:
-        """Add a block that was written to a file from byte ``start`` on; replaces an earlier one there."""
+        """Add ``data``, written to a file from byte ``start`` on; it replaces an earlier block there."""
         self.blocks.setdefault(name_in_run(path) or str(path), {})[start] = (data.nbytes, checksum(data))
 
     def add(self, other: Ledger) -> None:
@@ -441,7 +447,7 @@ class Ledger:
 
     @classmethod
     def taken_from(cls, state: State) -> Ledger:
-        """Remove the arrays of a ledger from those of a part, and return the ledger."""
+        """Remove the arrays of a ledger from ``state``, the arrays of a part, and return the ledger."""
         ledger = cls()
         if BLOCKS in state:
             names = json.loads(state.pop(NAMES).tobytes())
@@ -462,7 +468,7 @@ def record_writes(ledger: Ledger | None) -> Iterator[None]:
 
 
 def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
-    """Record a contiguous block that this thread has written to a file, and begin to flush it to the disk.
+    """Record contiguous ``data`` that this thread wrote to a file at byte ``start``, and begin to flush it.
 
     Does nothing outside of ``record_writes``.
     """
@@ -473,7 +479,7 @@ def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
 
 
 def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> str | None:
-    """Compare blocks ``(first byte, (length, checksum))`` with a file.
+    """Compare blocks ``(first byte, (length in bytes, checksum))`` with the file at ``path``.
 
     Returns a description of damage, such as "is missing"; None if all blocks are whole.
     """

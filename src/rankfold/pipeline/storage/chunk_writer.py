@@ -35,7 +35,9 @@ def create_array(
     chunks: tuple[int, ...],
     dimensions: tuple[str, ...],
 ) -> Path:
-    """Make an empty, uncompressed array with named dimensions in a group; returns its folder.
+    """Make an empty, uncompressed array in the folder of a group; returns the folder of the array.
+
+    ``dimensions`` are the names of its axes.
 
     Chunks that an earlier attempt at the result wrote are kept.
     """
@@ -43,12 +45,15 @@ def create_array(
 
 
 def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
-    """Make an empty, uncompressed vector; chunks of an earlier attempt are kept."""
+    """Make an empty, uncompressed vector in the folder ``path``; chunks of an earlier attempt are kept.
+
+    ``chunk`` is the length of its chunks.
+    """
     _describe(path, (length,), dtype, (min(chunk, length),), None)
 
 
 def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
-    """Make an empty, uncompressed array as a store of its own; chunks of an earlier attempt are kept."""
+    """Make an empty, uncompressed matrix as a store at ``path``; chunks of an earlier attempt are kept."""
     _describe(path, shape, dtype, chunks, ("row", "column"))
 
 
@@ -59,7 +64,10 @@ def _describe(
     chunks: tuple[int, ...],
     names: tuple[str, ...] | None,
 ) -> Path:
-    """Write the metadata of an array into its folder, unless they are there already."""
+    """Write the metadata of an array into its folder, unless they are there already; returns the folder.
+
+    ``chunks`` is the shape of a chunk, ``names`` are those of the axes, or None.
+    """
     text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
     with contextlib.suppress(OSError):
         if read_bounded(file) == text:
@@ -104,7 +112,7 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
 
 
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
-    """Write a block into whole chunks of an array that ``create_array`` or ``create_vector`` made.
+    """Write a block into whole chunks of an array in ``path``, which a function of this module made.
 
     ``spans`` are the (start, stop) of the block in the array along each axis. For a complex array, a real
     block holds real and imaginary parts in turn along the last axis, and its last span counts these parts.
@@ -133,7 +141,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
 
 
 def read_array(path: Path) -> Array:
-    """Read all of an array that ``write_whole_chunks`` wrote into memory."""
+    """Read the whole array in the folder ``path``, which ``write_whole_chunks`` wrote, into memory."""
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
     out = np.zeros(shape, dtype)
     corners = [range(0, length, size) for length, size in zip(shape, chunk, strict=True)]
@@ -166,7 +174,9 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
 
 @functools.lru_cache(maxsize=64)
 def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]:
-    """Shape, chunk shape and type of an array, from its metadata; ``modified`` keys the cache.
+    """Shape, chunk shape and type of an array, from its metadata.
+
+    ``modified``, the time of change of the metadata in nanoseconds, only keys the cache.
 
     Checks that its chunks are uncompressed values in native byte order.
     """
@@ -180,7 +190,7 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
 
 
 def nodes_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any] | zarr.Group]:
-    """Arrays and groups in a group by name; for an array, that array as ``X``.
+    """Arrays and groups in ``group``, which was opened from ``path``, by name; an array is its own ``X``.
 
     Raises the error of the first one that cannot be opened.
     """

@@ -29,19 +29,19 @@ from rankfold.pipeline.regular import TABLE_BYTES, open_regular
 from rankfold.pipeline.storage.checkpoint import load_json
 
 FOLDER = "journal"
-"""Name of the folder of journals in the state of a run."""
+"""Name of the folder of journals in the state folder of a run."""
 
 JOURNAL = "journal.jsonl"
 """Name of the merged journal in the folder of a run that has ended."""
 
 MOST_BYTES, LONGEST_LINE = 2**26, 2**16
-"""Largest number of bytes that are read of a journal, and of a line in it."""
+"""Largest number of characters that are read of a journal, and of a line in it."""
 
 END_OF_TIME = 1e11
 """Seconds since 1970 beyond which the time of a line is invalid."""
 
 REQUIRED_FACTS: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
-"""Fields that a line must have in addition, with their types, by the kind of event (``what``)."""
+"""Fields that a line must have besides time and kind, with their types, by the kind of event (``what``)."""
 
 OPTIONAL_FACTS: dict[str, Any] = {
     "rows": int,
@@ -61,6 +61,7 @@ class Journal:
 
     folder: Path | None = None
     sweep: str = ""
+    """Name of the sweep that segments belong to."""
 
     def note(self, what: str, **facts: Any) -> None:
         """Add a line about an event of kind ``what``, with the time, to the file of this process.
@@ -121,7 +122,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
 
 
 def _journals(run: Path) -> Iterator[Path]:
-    """Yield journal files in the state folders of a run, and of runs within them."""
+    """Yield the paths of journals in the state folders of a run, and of runs within these."""
     for state in run.glob("state-*"):
         for parent, _, names in os.walk(state):
             of_processes = os.path.basename(parent) == FOLDER
@@ -176,7 +177,7 @@ def gather(run: Path, request: str) -> None:
 
 
 def load_record(path: Path) -> dict[str, Any]:
-    """Read ``run.json``, the record of a run; invalid entries are left out.
+    """Read ``run.json``, the record of a run, at ``path``; invalid entries are left out.
 
     A dict with ``attempts``, the starts of the run. Of a chain of tasks also ``steps``, the attempts at the
     result of each step by its name, and ``plan``, that of the whole chain.

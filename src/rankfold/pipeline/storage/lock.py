@@ -23,13 +23,13 @@ from rankfold.pipeline.regular import open_regular, read_text
 from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
 
 HOLDER_LENGTH = 2**12
-"""Characters of a lock file that are read, enough for the description of its holder."""
+"""Number of first characters of a lock file that are read, enough for the description of its holder."""
 
 _TEXT = re.compile(r"process \d+ on .+\n([0-9a-f]{32}\n)?")
-"""Pattern of the content of a lock file."""
+"""Pattern of the content of a lock file: its holder, and a random mark, which may be missing."""
 
 PATIENCE = 2.0
-"""Seconds to retry: processes that only inspect a lock hold it briefly, so one refusal proves nothing."""
+"""Seconds for which a taken lock is tried again: processes that only inspect a lock hold it briefly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Lock:
 
     path: Path
     output: Path
-    """The output that it protects."""
+    """Path of the output that the lock protects."""
 
     text: str
     """Content of the lock file: process and machine of this holder, and a random mark."""
@@ -66,7 +66,7 @@ class Lock:
 
 
 def is_lock(path: Path) -> bool:
-    """True if ``hold_lock`` wrote a file; False for an empty file, which anybody may have made."""
+    """True if ``hold_lock`` wrote the content of a file; False for an empty one, which anybody may make."""
     try:
         return _TEXT.fullmatch(read_text(path, HOLDER_LENGTH)) is not None
     except (OSError, ValueError):
@@ -75,9 +75,10 @@ def is_lock(path: Path) -> bool:
 
 @contextlib.contextmanager
 def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
-    """Hold the lock file of an output during the block; ``LockedError`` if another process holds it.
+    """Hold the lock file ``path`` of an output in the block; ``LockedError`` if another process holds it.
 
-    Its content is replaced, so the caller has made sure that rankfold wrote the file: see ``is_lock``.
+    The content of the file is replaced, so the caller has made sure that rankfold wrote the file: see
+    ``is_lock``.
     """
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():

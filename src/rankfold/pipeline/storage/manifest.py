@@ -26,13 +26,13 @@ from rankfold.pipeline.storage.checkpoint import atomic_file, checksum, damaged_
 NAME = "manifest.json"
 
 DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}|.*\.[0-9a-f]{32}\.partial")
-"""Names of unfinished files: hidden ones are written by ``atomic_file``, the others by Zarr."""
+"""Pattern of the names of unfinished files: hidden ones are written by ``atomic_file``, others by Zarr."""
 
 _IN_STORE = re.compile(r"(.+/)?(zarr\.json|c(/\d+)*)")
-"""Paths of files in a Zarr store of version 3: a group, arrays, and their chunks."""
+"""Pattern of the paths of files in a Zarr store of version 3: a group, arrays, and their chunks."""
 
 COMPARISON = ContextVar("COMPARISON", default=False)
-"""True if each check of a result compares checksums, whatever the size of the result."""
+"""True if each check of a result in this context compares checksums, whatever the size of the result."""
 
 SMALL_BYTES = 2**26
 """Largest number of bytes of a result whose checksums are always compared: it takes 20 ms."""
@@ -57,9 +57,9 @@ class Manifest:
 def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
     """Write the manifest of a finished result.
 
-    ``request`` is the digest of its request. ``blocks`` are (length, checksum) of files by their path in the
-    result, where they are known already; other files are read. Unfinished files of killed writers are
-    removed.
+    ``request`` is the digest of its request. ``blocks`` are (length in bytes, checksum) of files by their
+    path in the result, where they are known already; other files are read. Unfinished files of killed writers
+    are removed.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
 
 
 def remove_drafts(result: Path) -> None:
-    """Remove unfinished files of a result, left by a writer when its folder was renamed."""
+    """Remove unfinished files of a result, which a writer has left there when its folder was renamed."""
     for _, path in _files(result):
         if DRAFT_NAME.fullmatch(path.name):
             remove(path)
@@ -153,7 +153,7 @@ def _folders_above(name: str) -> Iterator[str]:
 
 
 def not_ours(result: Path) -> str | None:
-    """Reason why a folder may not be replaced, as the end of a sentence; None if it may."""
+    """Reason why the folder ``result`` may not be replaced, as the end of a sentence; None if it may."""
     if result.is_symlink():
         return "is a link"
     if foreign := foreign_entries(result):
@@ -203,7 +203,7 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
 
 
 def changed_files(path: Path) -> list[str]:
-    """Descriptions of files of a result that differ from what was written; reads all files.
+    """Descriptions of files of the result at ``path`` that differ from what was written; reads all files.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def graph_shape(result: Path) -> tuple[int, int] | None:
 
 
 def damage_in_words(result: Path, damage: list[str]) -> str:
-    """One line that says that a result is damaged, with the first ``PRINT_LENGTH`` descriptions of damage."""
+    """One line that says that a result is damaged, with the first ``PRINT_LENGTH`` items of ``damage``."""
     more = f", and {len(damage) - PRINT_LENGTH} more" if len(damage) > PRINT_LENGTH else ""
     return f"{result} is damaged: {'; '.join(damage[:PRINT_LENGTH])}{more}"
 

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
-"""Largest number of bytes of an array that is read whole, as a NumPy array; larger ones are read when they
-are used."""
+"""Largest number of bytes of an array that is read whole, as a NumPy array; larger ones are lazy.
+
+Lazy arrays (``LazyArray``) are read when they are used.
+"""
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
-    """Write arrays from memory into a group, each as one chunk; ``dimensions`` names the axes of each."""
+    """Write arrays by name into the folder of a group, each as one chunk, with axes named ``dimensions``."""
     for name, values in arrays.items():
         remove(group / name)
         path = create_array(
@@ -58,7 +60,7 @@ def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:
-    """Write the metadata of a result: those of its Zarr group and of all its arrays, in one step.
+    """Write the metadata of the result in the folder ``group``, with a copy of those of all its arrays.
 
     ``facts`` are its reproducible facts, without times and machines.
     """
@@ -101,7 +103,7 @@ _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, Recursio
 
 
 def _no_result(path: Path) -> InputError | DataError:
-    """The error for a folder whose metadata are not those of a result."""
+    """Make the error for a folder that holds no metadata of a result: it is none, or a damaged one."""
     if (path / MANIFEST).is_file() and not (path / "zarr.json").exists():
         return DataError(
             f"{path} is damaged: zarr.json is missing. Give the command that made it once more: it makes it "
@@ -117,6 +119,8 @@ def result_of(name: str, value: object, wanted: str) -> Result:
     ----------
     name : str
         Name of the function or the argument that takes it, for the message.
+    value : Result or path
+        What the caller gave.
     wanted : str
         Description of what it takes, for the message.
     """
@@ -248,7 +252,7 @@ class Result(Exports, Mapping[str, Any]):
         return self._memory[name]
 
     def _missing(self, name: str, kind: type[Exception]) -> Exception:
-        """Make the error for a missing array: damage, if results of its method have such an array."""
+        """Make the error for a missing array: ``kind``, or damage if its method declares such an array."""
         arrays = self.__dict__.get("_arrays", {})
         declared = arrays and name in result_law(self._facts["kind"]).arrays
         error = MissingError if declared else kind
@@ -307,14 +311,17 @@ class Result(Exports, Mapping[str, Any]):
         return html_table(self._facts, {name: self._arrays[name] for name in self}, self.dimensions)
 
     def require_whole(self, *, sums: bool = False) -> None:
-        """Raise ``DataError`` if files are missing, differ in length, or with ``sums`` hold other bytes."""
+        """Raise ``DataError`` if files are missing, or differ in length or, with ``sums``, in checksum."""
         self.require_edition()
         if self._temporary is None:
             require_whole(self._path, sums=sums)
             self.require_lawful(*self._arrays)
 
     def require_lawful(self, *names: str) -> None:
-        """Raise ``DataError`` if one of these arrays holds values it must not hold; each is checked once."""
+        """Raise ``DataError`` if one of the named arrays breaks its law (``law.py``); each is checked once.
+
+        Arrays above ``LAZY_BYTES`` are not read; their parts are checked when they are used.
+        """
         law = result_law(self.attrs["kind"])
         mine = set(names) & self._arrays.keys() - self._lawful
         for name in mine if self._temporary is None else ():
@@ -323,7 +330,10 @@ class Result(Exports, Mapping[str, Any]):
             self._lawful.add(name)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
-        """Check the files and values of an array, once only, since loops slice it again and again."""
+        """Check the files and values of an array, once only, since loops slice it again and again.
+
+        ``sums`` as in ``require_whole``.
+        """
         if self._temporary is None and name not in self._whole:
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
             self.require_lawful(name)
@@ -366,7 +376,7 @@ class Result(Exports, Mapping[str, Any]):
         return scipy.sparse.csr_array((values, columns, graph.pointers(0, graph.shape[0])), graph.shape)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
-        """Kind of each axis of an array: ``row``, ``column``, ``component``, ``neighbor``."""
+        """Name of each axis of the array ``name``, such as ``row``, ``column`` or ``component``."""
         folder = self.path if name == "X" else self.path / name
         try:
             document = read_json(folder / "zarr.json")
@@ -376,13 +386,13 @@ class Result(Exports, Mapping[str, Any]):
 
     @property
     def run(self) -> dict[str, Any]:
-        """Time, memory and machine of the attempts that made it. Empty if that was not kept."""
+        """Record of the attempts that made the result: times, memory, machines; empty if it was not kept."""
         record = load_record(self.path.with_name(self._path.name + ".run") / "run.json")
         return record if record["attempts"] else {}
 
 
 def _let_go(temporary: object) -> None:
-    """No-op, called when an array is garbage collected: as its argument, the store lives until then."""
+    """No-op, called when an array is garbage collected: until then its argument, the store, stays alive."""
 
 
 def open_result(path: Path | str) -> Result:

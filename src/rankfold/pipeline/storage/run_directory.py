@@ -65,24 +65,25 @@ PREVIOUS = "replaced.zarr"
 """Name, in the folder of the run, of a result that is being replaced."""
 
 KEYS = "tls-"
-"""Prefix of folders with TLS keys of one driver, the process that hands work to workers."""
+"""Prefix of the names of folders with TLS keys of one driver, the process that hands work to workers."""
 
 _OF_REQUEST = re.compile(r"(state|scratch)-[0-9a-f]{32}|result-[0-9a-f]{32}\.zarr")
-"""Names of folders that only an unfinished run needs."""
+"""Pattern of the names of folders that only an unfinished run needs."""
 
 _OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
-"""Names of folders with TLS keys, as ``tempfile.mkdtemp`` makes them."""
+"""Pattern of the names of folders with TLS keys, as ``tempfile.mkdtemp`` makes them."""
 
 _OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl")
-"""Files that a run has in its folder."""
+"""Names of files that a run may have in its folder."""
 
 PAGE, PAGE_MARK = "report.html", " · rankfold</title>"
-"""Name of the report in the folder of a run, and text by which a page of rankfold is recognized."""
+"""Name of the report in the folder of a run, and the text in it by which rankfold's pages are recognized."""
 
 _LOG = re.compile(r"(worker|srun|rf|rankfold)-.+\.(log|out|err)")
-"""Names of logs of workers and jobs."""
+"""Pattern of the names of logs of workers and jobs."""
 
 Difference = Callable[[dict[str, Any], dict[str, Any]], str]
+"""Function that takes the identities of an unfinished and a new run, and returns text on their difference."""
 
 STATE_VERSION = 4
 """Version of everything in a run folder; another version cannot continue from it."""
@@ -119,9 +120,10 @@ class RunDirectory:
     def beside(
         cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
     ) -> RunDirectory:
-        """Make the paths of the run of an output.
+        """Make the paths of the run of an output; ``request_hash`` is the digest of its request.
 
         Its scratch is within the folder of the run, or in a folder of its own under ``scratch``, if given.
+        ``resumable`` is False if nothing has to survive this process.
         """
         folder = output.with_name(output.name + ".run")
         narrow = (
@@ -150,7 +152,7 @@ class RunDirectory:
         return Journal(self.state / FOLDER)
 
     def replacing(self) -> RunDirectory:
-        """Copy of this run that may replace what is at the output now; the caller knows that for a result."""
+        """Copy of this run that may replace what is at the output now: a result, as the caller knows."""
         try:
             about = os.lstat(self.output)
         except OSError:
@@ -201,7 +203,7 @@ class RunDirectory:
                 raise
 
     def require_held(self) -> None:
-        """Raise ``LockedError`` if another process works in it as well, or this one does not hold it."""
+        """Raise ``LockedError`` if this process does not hold the run, or another one works in it as well."""
         if self.lock is None:
             raise LockedError(f"{self.folder} is not held by this process")
         self.lock.require()
@@ -293,7 +295,10 @@ class RunDirectory:
         give_way(self.folder / "request.json")
 
     def tidy(self, identity: dict[str, Any]) -> None:
-        """Remove what is left of a run whose process was killed just after it had published this result."""
+        """Remove what is left of a run whose process was killed just after it had published its result.
+
+        The record of the request is removed only if it holds all entries of ``identity``.
+        """
         earlier = load_with_checksum(self.folder / "request.json") or {}
         mine = all(earlier.get(name) == value for name, value in identity.items())
         remains = [*self._strays(), self.state, self.scratch, self.result]
@@ -394,7 +399,7 @@ class RunDirectory:
         remove_empty(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
-        """Add facts on an attempt to ``run.json``; earlier facts on the same attempt are replaced."""
+        """Add facts on an attempt to ``run.json``; earlier facts with the same ``started`` are replaced."""
         record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1].get("started") == facts["started"]:
@@ -419,9 +424,9 @@ class RunDirectory:
 
 
 def _is_of_run(path: Path) -> bool:
-    """True if something in a folder shows by its content, or by a digest in its name, that a run made it.
+    """True if a file or folder shows by its content, or by a digest in its name, that a run made it.
 
-    Then the folder is that of a run, in which other files may be damaged.
+    The folder that it is in is then that of a run, in which other files may be damaged.
     """
     if path.name == "lock":
         return is_lock(path)
@@ -433,7 +438,7 @@ def _is_of_run(path: Path) -> bool:
 
 
 def scratch_of_runs(folder: Path, scratch: Path) -> list[Path]:
-    """Scratch folders, under ``scratch``, of the unfinished runs in a run folder; they need not exist."""
+    """Paths in ``scratch`` of the scratch folders of unfinished runs in a run folder; they need not exist."""
     return [_scratch_within(scratch, state.name.removeprefix("state-")) for state in folder.glob("state-*")]
 
 
@@ -496,7 +501,7 @@ def require_own(path: Path, option: str = "--out") -> None:
 
 
 def _made_now(folder: Path) -> os.stat_result | None:
-    """Owner and mode of a new private file in a folder; None if no file can be made."""
+    """``os.fstat`` of a new private file in a folder, with its owner and mode; None if none can be made."""
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno())
     return None

@@ -45,7 +45,10 @@ class ScratchMatrix:
         return self.rows * self.row_bytes
 
     def write(self, start: int, values: Array) -> None:
-        """Write rows from ``start`` on. ``values`` is C-contiguous, of type ``dtype``, and may be empty."""
+        """Write ``values`` (r, columns) to rows ``start:start + r``.
+
+        They are C-contiguous, of type ``dtype``, and may be empty.
+        """
         if not values.size:
             return
         with disk_errors(self.path):
@@ -59,7 +62,7 @@ class ScratchMatrix:
         note_written(self.path, start * self.row_bytes, values)
 
     def read_into(self, out: Array, start: int) -> None:
-        """Fill C-contiguous ``out`` with the rows from ``start`` on."""
+        """Fill C-contiguous ``out`` (r, columns) with rows ``start:start + r``."""
         try:
             file = open_descriptor(self.path)
             try:
@@ -72,11 +75,11 @@ class ScratchMatrix:
             raise DamagedStateError(self.path, f"cannot be read ({error.strerror})") from error
 
     def remove(self) -> None:
-        """Free the space on disk."""
+        """Remove the file."""
         remove(self.path)
 
     def load(self) -> Array:
-        """Read the whole matrix."""
+        """Read the whole matrix into a new array (rows, columns)."""
         out = np.empty((self.rows, self.columns), self.dtype)
         self.read_into(out, 0)
         return out

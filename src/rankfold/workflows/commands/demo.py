@@ -18,7 +18,7 @@ def demo(
     memory: Annotated[str, typer.Option(help="working memory")] = "256MiB",
     threads: Annotated[int | None, typer.Option(help="all cores by default")] = None,
 ) -> None:
-    """Components of half a million image patches."""
+    """Compute principal components of half a million image patches, and draw them."""
     from rankfold.pipeline.planning.progress import SweepProgress
     from rankfold.workflows.demo import run_demo
 

@@ -43,7 +43,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what has the same names")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a result where scanpy, xarray or a table goes on with it."""
+    """Write a result into a file of AnnData for scanpy, of netCDF for xarray, or a table."""
     import rankfold
     from rankfold.pipeline.errors import InputError
     from rankfold.pipeline.exporting.cell_files import subscripted, write_into
@@ -115,7 +115,7 @@ def plot(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """A picture of a result: patterns of fields, rows by coordinates, singular values, loadings, clusters."""
+    """Draw a result: patterns of fields, rows by coordinates, singular values, loadings, clusters."""
     import rankfold
     from rankfold.pipeline.exporting.plots.kinds import kinds_of
 

@@ -28,19 +28,19 @@ def flow(
 
 
 class ConsoleListener:
-    """Prints progress to stderr, and results of stages to stdout."""
+    """Prints progress to stderr, and results of stages to stdout, unless ``quiet``; a ``run.Listener``."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """Print the stage, what is done with it (run, resume or skip), and the reasons."""
+        """Print stage ``number`` of ``count``, what is done with it (run, resume or skip), and reasons."""
         name, method = verdict.step.name, verdict.step.stage.method
         why = "; ".join(verdict.reasons)
         say(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """A progress bar on stderr."""
+        """A progress bar on stderr that counts in ``unit``, such as "rows"."""
         from rankfold.pipeline.planning.progress import SweepProgress
 
         return SweepProgress(unit)
@@ -72,7 +72,7 @@ class WarningListener(ConsoleListener):
         """No-op: nothing to warn of yet."""
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """A progress callback that prints nothing."""
+        """Context of a progress callback that prints nothing."""
         return contextlib.nullcontext(lambda sweep, units, total: None)
 
 
@@ -98,7 +98,7 @@ def run(
     as_json: Json = False,
     show: Print = False,
 ) -> None:
-    """Stages of a workflow, those that are not done."""
+    """Run the stages of a workflow that are not done."""
     from rankfold.workflows.flows.plan import Workflow
     from rankfold.workflows.flows.record import LOCK, Record
     from rankfold.workflows.flows.run import AtWork, run_flow
@@ -141,7 +141,10 @@ def _plan_facts(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
 
 
 def plan_flow(path: Path, cluster: str | None = None, *, as_json: bool) -> None:
-    """Print the table of stages for ``rankfold plan FLOW.yaml``."""
+    """Print the table of stages for ``rankfold plan FLOW.yaml``; ``path`` is that of the file.
+
+    ``cluster`` replaces the place of execution that the file names.
+    """
     from rankfold.cluster.local.calibration import cached_rates
     from rankfold.workflows.flows.plan import Workflow, survey
     from rankfold.workflows.flows.record import Record
@@ -168,7 +171,7 @@ def status(
     ],
     as_json: Json = False,
 ) -> None:
-    """How far a workflow is, or a command; what a finished result is."""
+    """Show how far a workflow is, or a command; or what a finished result is."""
     from rankfold.workflows.operations.running import find_work
     from rankfold.workflows.operations.status import (
         job_facts,
@@ -194,7 +197,7 @@ def status(
 
 @command()
 def schema() -> None:
-    """The JSON Schema of a workflow, for editors."""
+    """Print the JSON Schema of a workflow, for editors."""
     from rankfold.workflows.flows.flow_file import schema as flow_schema
 
     say(json_text(flow_schema(), indent=1))
@@ -204,7 +207,7 @@ def schema() -> None:
 def example(
     name: Annotated[str | None, typer.Argument(help="leave it out for a list")] = None,
 ) -> None:
-    """A workflow to begin with, as a file."""
+    """Print an example of a workflow to begin with."""
     from rankfold.pipeline.errors import InputError
     from rankfold.settings.yaml_file import no_such
     from rankfold.workflows.library import example_names, example_text

@@ -43,7 +43,7 @@ def form(
     skip_lines: Annotated[int, typer.Option(metavar="N", help="lines of text before the table")] = 0,
     layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
 ) -> dict[str, Any]:
-    """Options of reading the source and of writing the store."""
+    """Arguments of ``rankfold.import_array``, by name, on how to read the source and write the store."""
     from rankfold.pipeline.formats.tables.options import names_in_line
 
     return {
@@ -141,7 +141,7 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
 
 
 def _say_how_far(output: Path, *, as_json: bool) -> None:
-    """Print, for an unfinished output, what ``rankfold status`` prints."""
+    """Print, for the path of an unfinished output, what ``rankfold status`` prints."""
     from rankfold.workflows.operations.running import find_work
     from rankfold.workflows.operations.status import output_facts, output_lines
 

@@ -23,7 +23,7 @@ from rankfold.workflows.results import headline, is_unchanged, last_attempt, too
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
-    """Path of the result of svd or pca that is used."""
+    """Path of the result of an earlier command that is used."""
     return result
 
 
@@ -35,7 +35,7 @@ def samples(
         ),
     ],
 ) -> str:
-    """Path or address of the matrix that is transformed."""
+    """Path or address of the matrix of new samples, or path of their result of knn, that is transformed."""
     return new
 
 
@@ -75,7 +75,7 @@ def reconstruct(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The matrix as its leading components have it."""
+    """Write the matrix as its leading components have it."""
     import rankfold
 
     earlier, part = last_attempt(output["out"]), window(select_rows)
@@ -97,7 +97,8 @@ def reconstruct(
 def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
     """Part of a message: how a reconstructed matrix differs from the original array.
 
-    It names the preparation steps that still apply, or the columns that were left out.
+    It names the preparation steps that still apply, unless ``physical`` has undone them, and the number of
+    columns that were left out. ``facts`` describe the input of the fit.
     """
     steps, columns = facts.get("prepare"), facts["shape"][1]
     whole = facts.get("layout", {}).get("shape", facts["shape"])[1]
@@ -218,12 +219,15 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
 
 
 def no_view() -> dict[str, Any]:
-    """Empty options for opening a matrix: results are used with all their rows."""
+    """No arguments for opening a matrix, since the inputs of a command are results, used with all rows."""
     return {}
 
 
 def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
-    """Input of a method on neighbors: the path of a result, or a matrix opened with the given options."""
+    """Input of a method on neighbors: the path as it is, or a matrix opened with ``options`` if any is given.
+
+    ``options`` are as ``view`` returns them. Raises if they are given for a result.
+    """
     import rankfold
     from rankfold.methods.embedding.searched import is_result
     from rankfold.pipeline.errors import InputError
@@ -236,8 +240,9 @@ def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
 
 
 def rows_of(store: str, options: dict[str, Any]) -> object:
-    """Matrix of new rows for a result; without options it is opened in the same way as
-    the result's own matrix.
+    """Matrix of new rows for a result, opened with ``options``, which are as ``view`` returns them.
+
+    If no option is given, its path, so that it is opened in the same way as the result's own matrix.
     """
     import rankfold
 
@@ -245,7 +250,7 @@ def rows_of(store: str, options: dict[str, Any]) -> object:
 
 
 def embeddings() -> dict[Method, Callable[..., None]]:
-    """Make a command for each method on neighbors, by method."""
+    """Make a command for each method in ``INPUTS``, whose input are neighbors or a graph; by method."""
     return {each: command_of_neighbors(each) for each in INPUTS}
 
 
@@ -264,7 +269,10 @@ def window(text: str | None) -> slice | None:
 
 @contextmanager
 def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on stderr in the block. Warnings are not shown here: they are printed from the result."""
+    """Show progress on stderr in the block; yields the function that is told of it.
+
+    Warnings are not shown here: they are printed from the result.
+    """
     import warnings
 
     import rankfold
@@ -284,13 +292,19 @@ def _relative_error(facts: dict[str, Any]) -> str:
 
 
 def _share(facts: dict[str, Any]) -> str:
-    """Relative error as text; with "at most" if it is not above the smallest error that can be determined."""
+    """Relative error, from the attributes of a result, as text.
+
+    It begins with "at most" if the error is not above the smallest that can be determined.
+    """
     error = facts["relative_error"]
     return ("at most " if 0 < error <= facts["relative_error_floor"] else "") + f"{error:.2g}"
 
 
 def _close(result: Any, line: str, *, already_done: bool, as_json: bool) -> None:
-    """Print the warnings and the outcome of a command, or all facts of its result as JSON."""
+    """Print the warnings and the outcome of a command, or all facts of its result as JSON.
+
+    ``line`` describes the result; ``already_done`` is True if the command has found it finished.
+    """
     facts = result.attrs
     if as_json:
         say(json_text({"out": str(result.path), "already_done": already_done, **facts}, indent=1))

@@ -26,7 +26,7 @@ def logs(
     lines: Annotated[int, typer.Option(min=0, help="last lines of each log")] = 10,
     follow: Annotated[bool, typer.Option("--follow", help="go on until nothing runs any more")] = False,
 ) -> None:
-    """Where logs of a job and its workers lie, and their last lines."""
+    """Print where logs of a job and its workers lie, and their last lines."""
     from rankfold.workflows.operations.logs import Follower
     from rankfold.workflows.operations.running import find_work
 
@@ -46,7 +46,7 @@ def logs(
 
 @command()
 def cancel(where: Where) -> None:
-    """End what runs, and leave no job behind."""
+    """End the processes and jobs of a workflow, or of a command, and leave no job behind."""
     from rankfold.cluster.slurm.queue import list_jobs
     from rankfold.workflows.operations.cancel import end
     from rankfold.workflows.operations.running import find_work

@@ -15,7 +15,7 @@ from rankfold.workflows.reporting import say
 def profile(
     name: Annotated[str | None, typer.Argument(help="leave it out for a list")] = None,
 ) -> None:
-    """A profile of a cluster to begin with, as a file."""
+    """Print a profile of a cluster to begin with."""
     from rankfold.cluster.profiles import shipped_profiles, summary
     from rankfold.pipeline.errors import InputError
     from rankfold.settings.yaml_file import no_such

@@ -71,8 +71,9 @@ def pca(
 
 
 def reductions() -> dict[Method, Callable[..., None]]:
-    """Make a command for each method whose input is one matrix, by method; also for
-    methods of other packages.
+    """Make a command for each method whose input is one matrix, by method.
+
+    Methods of other packages are included.
     """
     return {each: pca if each is PCA else command_of(each) for each in methods() if each.of_matrix}
 
@@ -91,9 +92,7 @@ def planned_store(
         str | None, typer.Argument(metavar="[STORE]", help="the matrix or result, as for KIND")
     ] = None,
 ) -> str | None:
-    """Path of the matrix or result to plan for; None for a workflow, or if only its
-    number of rows is given.
-    """
+    """Path of the matrix or result to plan for; None for a workflow, or if ``--rows`` is given instead."""
     return store
 
 
@@ -138,7 +137,10 @@ def plan(
 def _plan_flow(
     path: str, store: str | None, values: dict[str, Any], method_arguments: dict[str, Any], *, as_json: bool
 ) -> None:
-    """Plan a workflow, whose file gives all options but the place where it runs."""
+    """Print the plan of the workflow in the file ``path``, which gives all options but ``--cluster``.
+
+    ``values`` are the other options by name; raises if any of them is given.
+    """
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.commands.flow import plan_flow
 
@@ -153,7 +155,10 @@ def _plan_flow(
 
 
 def rank_of_update(method_arguments: dict[str, Any]) -> int | None:
-    """Rank of an update of pca; raises for options that the updated result already determines."""
+    """Rank for ``pca --update``, or None; raises for options that the updated result already determines.
+
+    ``method_arguments`` are those of pca by name, from the options.
+    """
     from rankfold.pipeline.errors import InputError
 
     for parameter in PCA.parameters():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rankfold.cluster.slurm.profile import Profile
 
 ELSEWHERE = ("plan", "submit", "schedule", "doctor")
-"""Commands that have ``--cluster`` but do not run on workers."""
+"""Commands that have the option ``--cluster``, but do not run on workers, so they cannot be submitted."""
 
 
 @command()
@@ -99,7 +99,10 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 
 
 def _to_go_on(place: str | Path) -> list[str]:
-    """Lines with the commands that show the state of what was submitted, or cancel it."""
+    """Lines with the commands that show the state of what was submitted, or cancel it.
+
+    ``place`` is the workflow file or the output.
+    """
     words = shell_words([str(place)])
     return [
         f"follow it:  rankfold logs {words} --follow   or   rankfold status {words}",
@@ -146,8 +149,10 @@ ON_PROCESSES = "workers are the processes that were started: give no --cluster t
 def _require_command(
     what: list[str], submit: typer.Context, place_is_known: str = IN_ITS_JOB
 ) -> dict[str, Any]:
-    """Options of a command, by name; raises at once for arguments that the command
-    would refuse in its job.
+    """Values of all options of the command line ``what`` (a command and its arguments), by name.
+
+    Raises at once for arguments that the command would refuse in its job. ``submit`` is the context of the
+    submitting command, ``place_is_known`` the message if ``what`` has the option ``--cluster``.
     """
     from rankfold.pipeline.errors import InputError
 

@@ -19,7 +19,10 @@ from rankfold.workflows.flows.importing import Importing
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Cost of a stage, in bytes, passes, tasks and files."""
+    """Cost of a stage: passes over the matrix, as text; bytes; number of tasks and of files.
+
+    ``peak_bytes`` is the largest memory of a worker.
+    """
 
     passes: str
     reads_bytes: int
@@ -39,7 +42,7 @@ class Numbers:
 
 
 def numbers_of(work: Task | Importing, plan: Plan | None) -> Numbers:
-    """Cost of a task, with the likely number of passes, or of an import, which has no plan."""
+    """Cost of a task, from its plan and with the likely number of passes, or of an import, without a plan."""
     files = files_of(work)
     if isinstance(work, Importing):
         return Numbers("1", work.reads_bytes, work.memory, 0, work.result_bytes, 1, files)

@@ -40,11 +40,14 @@ NEW_FILES = (".nc", *TABLES)
 """Suffixes of files that hold one result and nothing else."""
 
 KINDS = {"key_added": "files of AnnData", "like": ".nc files", "physical": ".nc files", "array": "tables"}
-"""Kind of file that each key of a destination is for."""
+"""Kind of file that a key of ``Destination`` is for, by key; for other files it is refused."""
 
 
 def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
-    """Raise ``InputError`` if two results would be written to the same file."""
+    """Raise ``InputError`` if two results would be written to one file, or to one key of an AnnData file.
+
+    ``folder`` is that of the workflow file, from which paths are relative.
+    """
     places: dict[tuple[str, str], str] = {}
     for step in steps:
         for path, into in _destinations(step, folder):
@@ -58,7 +61,10 @@ def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
 
 
 def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
-    """Raise if a file named by ``into`` cannot take the result, before the result is computed.
+    """Raise if a file named by ``into`` cannot take the result of a step, before it is computed.
+
+    ``folder`` is that of the workflow file, from which paths are relative; ``record`` knows the tables that
+    the workflow wrote.
 
     Raises
     ------
@@ -88,7 +94,10 @@ def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
 
 
 def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -> None:
-    """Copy a result into the files that its stage names, unless they already hold it."""
+    """Copy the result at ``result_path`` into the files that its stage names, unless they already hold it.
+
+    ``folder`` is that of the workflow file, from which paths are relative. ``record`` notes tables.
+    """
     for path, into in _destinations(step, folder):
         result = Result(result_path)
         if path.suffix in TABLES:
@@ -100,9 +109,10 @@ def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -
 
 
 def _destinations(step: StageNode, folder: Path) -> Iterator[tuple[Path, Destination]]:
-    """Files for the result of a step, with their options.
+    """Yield the path of each additional file for the result of a step, with its options.
 
-    For a step of a parameter sweep, the name of a new file includes the value.
+    Paths are relative to ``folder``, that of the workflow file. For a step of a parameter sweep, the name of
+    a new file includes the value.
     """
     for into in step.stage.into:
         new = Path(into.file).suffix in NEW_FILES
@@ -149,7 +159,10 @@ def _table_output(path: Path, record: Record) -> FileOutput:
 
 
 def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
-    """Entries in the record for the table ``path`` whose size and time match those of the file ``there``."""
+    """Entries in the record on the table ``path`` whose size and time are those of the file ``there``.
+
+    Empty if the workflow did not write that file.
+    """
     if not there.exists():
         return []
     trace = _trace(there)
@@ -172,15 +185,16 @@ def _require_ours(path: Path, foreign: Iterable[str]) -> None:
 
 
 MARK = "rankfold-picture:"
-"""Text before the digest in a picture."""
+"""Text in a picture of a workflow, before the digest of what it shows."""
 
 OURS = carries(MARK, "is not of a workflow")
 """Function of a path: None for a picture that a workflow drew, else a message that it is none."""
 
 
 class Pictures:
-    """Pictures of all steps of a workflow; a step is a stage with one value of a
-    parameter sweep, or without one.
+    """Pictures of all steps of a workflow; a step is a stage with one value of a parameter sweep, or without.
+
+    ``outputs`` is the folder of results, ``document`` the workflow file.
     """
 
     def __init__(self, steps: Sequence[StageNode], outputs: Path, document: Any) -> None:
@@ -211,7 +225,10 @@ class Pictures:
                 raise with_place(error, step.name, step.stage_name, self._document) from error
 
     def draw(self, step: StageNode, result_path: Path) -> Iterator[dict[str, Any]]:
-        """Draw the pictures of a step that are not up to date; yields the facts of each picture."""
+        """Draw those pictures of a step that do not show its result at ``result_path`` yet.
+
+        Yields the facts of each picture of the step, drawn or not: ``file``, ``kind`` and ``options``.
+        """
         try:
             for picture in step.stage.picture:
                 path = step.file(picture.file, self._folder)
@@ -227,7 +244,7 @@ class Pictures:
             raise with_place(error, step.name, step.stage_name, self._document) from error
 
     def _options(self, step: StageNode, picture: StagePicture) -> dict[str, Any]:
-        """Options of ``Result.plot``, with absolute paths."""
+        """Arguments of ``Result.plot`` for a picture of a step, with absolute paths."""
         options = picture.options()
         for name in ("color", "names"):
             if (text := options.get(name)) is not None:
@@ -275,7 +292,7 @@ def _digest(facts: Any) -> str:
 
 
 def _version_of(options: Mapping[str, Any]) -> list[Any]:
-    """Facts that change when the files that the options name have changed."""
+    """Facts that change when the files that the options ``color`` and ``names`` name have changed."""
     versions: list[Any] = []
     for name in ("color", "names"):
         if name not in options:

@@ -110,8 +110,8 @@ class Flow(StrictModel):
 
 
 HERE = ("local", "allocation", "mpi")
-"""Values of ``cluster`` that need no profile: this machine, or the job or processes
-that a command runs in.
+"""Values of ``profile`` in a workflow, or of ``--cluster``, that name no profile: this machine, or the job or
+the processes that a command runs in.
 """
 
 
@@ -127,7 +127,10 @@ def is_flow(name: str) -> bool:
 
 
 def read_flow(path: Path) -> tuple[Flow, Document]:
-    """Read a workflow; every mistake in it is reported in one line with its place."""
+    """Read a workflow file: its checked content, with absolute paths, and the document with its lines.
+
+    Raises with a line for each mistake, which begins with its place.
+    """
     document = read_document(require_file(path, "workflow"), "workflow")
     stages = document.values.get("stages") if isinstance(document.values, dict) else None
     if isinstance(stages, dict) and len(stages) > MOST_STAGES:
@@ -157,7 +160,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
 
 
 def _require_folder(outputs: str, document: Document) -> None:
-    """Raise if ``outputs`` is a file, or lies in one."""
+    """Raise if the path ``outputs`` for the folder of results is a file, or one of its parents is."""
     place = Path(outputs)
     standing = next(each for each in (place, *place.parents) if each.exists())
     if not is_address(outputs) and not standing.is_dir():
@@ -167,7 +170,7 @@ def _require_folder(outputs: str, document: Document) -> None:
 
 
 def resolve_path(path: str, folder: Path) -> str:
-    """A path made absolute by ``folder``; an address stays as it is."""
+    """The path made absolute, if it is relative to ``folder``; an address such as s3://... as it is."""
     return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
 
 

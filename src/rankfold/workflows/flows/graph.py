@@ -25,7 +25,7 @@ from rankfold.workflows.flows.flow_file import Flow, resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage, Transform
 
 COORDINATES = {name: METHODS[name].matrices[0] for name in (*FITS, *EMBEDDINGS)}
-"""Array that ``transform`` writes, by the method of the result that it uses."""
+"""Name of the array that ``transform`` writes, by the method of the result that it uses."""
 
 UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "changed")
 """Keys of a stage that a parameter sweep cannot vary."""
@@ -33,7 +33,7 @@ UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "ch
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a name in a stage refers to: an input, a stage, or an array of a stage."""
+    """What a name in a stage refers to: an input, a stage, or an array of a stage; names, or empty."""
 
     input: str = ""
     stage: str = ""
@@ -60,9 +60,9 @@ class StageNode:
     """Names of the steps whose results it reads."""
 
     def file(self, path: str, folder: Path) -> Path:
-        """Path of an additional file that the step writes, from the ``path`` in the workflow.
+        """Path of an additional file that the step writes, from the ``path`` in the workflow file.
 
-        For a step of a parameter sweep, the file name includes the value.
+        It is relative to ``folder``. For a step of a parameter sweep, the file name includes the value.
         """
         whole = Path(resolve_path(path, folder))
         return whole.with_name(f"{whole.stem}{self.name.removeprefix(self.stage_name)}{whole.suffix}")
@@ -106,7 +106,10 @@ def _plain(flow: Flow) -> Iterator[StageNode]:
 
 
 def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
-    """A copy of a step with the names of the steps that run before it."""
+    """A copy of a step with the names of the steps that run before it.
+
+    ``stages`` maps the names of all steps to their stages.
+    """
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
     return StageNode(
@@ -118,7 +121,10 @@ def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseSta
 
 
 def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Reference | None:
-    """The input, stage or array that a name refers to; None if it refers to nothing."""
+    """The input, stage or array that the name ``text`` refers to; None if it refers to nothing.
+
+    ``inputs`` and ``stages`` are the names of all inputs and of all stages or steps.
+    """
     if text in inputs:
         return Reference(input=text)
     names = list(stages)
@@ -131,8 +137,9 @@ def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Referenc
 def references(
     stage: BaseStage, inputs: Iterable[str], stages: Iterable[str]
 ) -> Iterator[tuple[str, Reference]]:
-    """Yield the keys of a stage that refer to something, each with its reference;
-    unknown names are left out.
+    """Yield each key of a stage whose value refers to an input or stage, with the reference.
+
+    ``inputs`` and ``stages`` are the names that there are; values that are none of them are left out.
     """
     inputs, stages = list(inputs), list(stages)
     for key in (*stage.MATRICES, *stage.RESULTS):
@@ -143,25 +150,29 @@ def references(
 
 
 def words_for(stage: BaseStage, key: str) -> tuple[str, ...]:
-    """Words, such as ``random``, that are allowed as value of a key in place of a name."""
+    """Words that the key ``key`` of a stage takes in place of the name of an input or of another stage.
+
+    An example is ``random`` for ``init``. Empty if the key takes none.
+    """
     own = METHODS[stage.method].parameters() if stage.method in METHODS else ()
     return next((each.argument.choices for each in own if each.name == key), ())
 
 
 def is_matrix(name: str) -> bool:
-    """True if the result of a method, or of an import, is itself a matrix, without named arrays."""
+    """True if a result of the method ``name``, or of ``import``, is a matrix itself, without named arrays."""
     return name not in METHODS or METHODS[name].is_matrix
 
 
 def matrices_of(name: str) -> tuple[str, ...]:
-    """Names of the matrices in the result of a method, if its rows are kept; empty if
-    the result is a matrix itself.
-    """
+    """Names of the matrices in a result of the method ``name`` with rows; empty if it is a matrix itself."""
     return () if is_matrix(name) else METHODS[name].matrices
 
 
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:
-    """Names of the matrices in the result of a stage."""
+    """Names of the matrices in the result of a stage; ``stages`` are all, by name.
+
+    For a transform whose result is an input, all names that are possible.
+    """
     if isinstance(stage, Transform):
         source = stages.get(stage.result)
         every = tuple(dict.fromkeys(COORDINATES.values()))
@@ -171,7 +182,7 @@ def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, .
 
 
 def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
-    """Raise for a name that refers to nothing, or to something of another kind."""
+    """Raise if a key of the stage ``name`` refers to nothing, or to something of another kind."""
     for number, other in enumerate(stage.needs):
         if other not in flow.stages:
             raise InputError(
@@ -210,7 +221,10 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
 
 
 def _mistake_of_new_rows(stage: BaseStage, key: str, text: str, method: str) -> str:
-    """Message if a transform names its new rows by the wrong key or array; empty if it is right."""
+    """Message if a transform gives ``input`` where it takes ``neighbors``, or the reverse; else empty.
+
+    ``text`` is the value of the key ``key``; ``method`` is that of the stage ``text``.
+    """
     by_neighbors = getattr(stage, "neighbors", None) is not None
     if key != "result" or by_neighbors == (method in EMBEDDINGS):
         return ""
@@ -265,7 +279,8 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
 def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | None:
     """Stages on a path from ``start`` through stages that it needs back to itself; None if there is no cycle.
 
-    Each stage is tried once: a stage that does not lead back on one path does not on another.
+    ``after`` holds, by name, the stages that a stage needs. Each stage is tried once: a stage that does not
+    lead back on one path does not on another.
     """
     path, way, stack = set[str](), list[str](), [iter(after[start])]
     while stack:
@@ -347,7 +362,7 @@ def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
 
 
 def _dependents_of(name: str, flow: Flow) -> set[str]:
-    """Names of a stage and of all stages that depend on its result."""
+    """Names of the stage ``name`` and of all stages that read its result, or results made from it."""
     dependents, before = {name}, 0
     while len(dependents) > before:
         before = len(dependents)
@@ -361,7 +376,10 @@ def _dependents_of(name: str, flow: Flow) -> set[str]:
 def _with(
     stage: BaseStage, key: str, value: object, document: Document, keys: tuple[str | int, ...], flow: Flow
 ) -> BaseStage:
-    """A copy of a stage with another value of one key, checked as the file was."""
+    """A copy of a stage with another ``value`` of the key ``key``, checked as the file was.
+
+    ``keys`` is the place of the value in the document, for messages.
+    """
     try:
         variant = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
     except ValidationError as error:
@@ -375,7 +393,8 @@ def _with(
 def _with_suffix(stage: BaseStage, dependents: set[str], tail: str, flow: Flow) -> BaseStage:
     """A copy of a stage of a parameter sweep that reads the results of steps with the same value.
 
-    ``tail`` is the suffix of this value in names of steps.
+    ``dependents`` are the names of stages that have a step for each value; ``tail`` is the suffix of this
+    value in names of steps.
     """
     new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in dependents else n for n in stage.needs)}
     for key, reference in references(stage, flow.inputs, flow.stages):

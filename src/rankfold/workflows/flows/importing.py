@@ -36,7 +36,11 @@ CHUNK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Importing:
-    """An import to be done, with its cost."""
+    """An import to be done, with its cost.
+
+    ``path`` is that of the store, ``matrix`` the source or its path, ``view`` holds the arguments of
+    ``rankfold.open``. ``memory`` and ``reads_bytes`` are in bytes; ``dtype`` and ``sparse`` are of the store.
+    """
 
     stage: Import
     path: Path
@@ -53,7 +57,10 @@ class Importing:
 
     @classmethod
     def of(cls, stage: Import, scene: StageInputs, path: Path, memory: int | None) -> Importing:
-        """Make the import that a stage asks for; opens the source, but reads none of its values."""
+        """Make the import that a stage asks for; opens the source, but reads none of its values.
+
+        ``path`` is that of the store to write, ``memory`` in bytes, by default ``MEMORY``.
+        """
         reference, arguments = scene.of(stage.input), stage.arguments()
         matrix: str | Source
         matrix, view, reader = "", {}, None
@@ -98,16 +105,15 @@ class Importing:
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the store before compression; if its shape is unknown, the bytes
-        read are taken instead.
-        """
+        """Bytes of the store before compression; if it is sparse or its shape unknown, the bytes read."""
         if self.shape is None or self.sparse:
             return self.reads_bytes
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def outcome(self, name: str) -> StageResult:
-        """Description of the result that the import will leave, with shape and type as far as they are
-        known.
+        """Description of the store that the import will leave, with shape and type as far as known.
+
+        ``name`` is that of the step, as the name of the matrix.
         """
         if self.shape is None:
             return StageResult(self.path, False, to_come=True)
@@ -120,7 +126,7 @@ class Importing:
         return StageResult(self.path, False, {"": matrix}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
-        """Write the store, replacing an earlier one."""
+        """Write the store, replacing an earlier one; ``progress`` gets the bytes done, and all bytes."""
         folder = self.path.with_name(self.path.name + ".run")
         folder.mkdir(parents=True, exist_ok=True)
         began, facts = time.perf_counter(), machine_facts()
@@ -142,7 +148,10 @@ class Importing:
 
 
 def stored_identity(path: Path) -> dict[str, Any] | None:
-    """Identity of what a store was made from; None unless an import of a workflow made and finished it."""
+    """Identity (see ``Importing.identity``) of what the store at ``path`` was made from.
+
+    None unless an import of a workflow made and finished it.
+    """
     request = load_json(path.with_name(path.name + ".run") / "request.json")
     if not isinstance(request, dict) or not request.pop("finished", False):
         return None

@@ -49,12 +49,16 @@ from rankfold.workflows.messages import with_place
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 CONTENTS |= {"quality": "quality", "targets": "targets"}
-"""Parts of a request that identify the content of something, with the key that names it in a stage."""
+"""Key of a stage that names a matrix or result, by the part of a request that identifies its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """Plan of one step (a stage, with one value of a parameter sweep if there is one): action and reasons."""
+    """Plan of one step (a stage, with one value of a parameter sweep if there is one): action and reasons.
+
+    ``path`` is that of its result. ``work``, ``executor``, ``plan`` and ``numbers`` (the cost) are None if
+    they are not needed, or not known yet.
+    """
 
     step: StageNode
     action: str
@@ -144,7 +148,10 @@ class Workflow:
         return survey(self, record.stages)
 
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
-        """Names of the steps that were asked for: ``first`` and all after it, ``only`` one, or all."""
+        """Names of the steps that were asked for: ``first`` and all after it, ``only`` this one, or all.
+
+        Both are names of a step, or of a stage for all its steps.
+        """
         if first is None and only is None:
             return {step.name for step in self.steps}
         if first is not None and only is not None:
@@ -165,6 +172,8 @@ def survey(
     only: str | None = None,
 ) -> list[StagePlan]:
     """Decide the action for every step, given the facts of each in the record of the workflow.
+
+    ``first`` and ``only`` are as for ``Workflow.select_steps``; other steps get the action ``leave``.
 
     Raises
     ------
@@ -215,7 +224,7 @@ def require_no_store(workflow: Workflow) -> None:
 
 
 def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Demand]:
-    """Disk space that the steps to run need, as far as it is known."""
+    """Yield the disk space that each step to run needs, if that is known."""
     for one in verdicts:
         if one.numbers is not None:
             scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
@@ -227,8 +236,9 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
 
 
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
-    """Decide the action for a step, given the results of those before it; adds its own future result to
-    ``scene``.
+    """Decide the action for a step, given in ``scene`` the results of those before it; adds its own there.
+
+    ``ours`` is True if this workflow has begun the step before, so that its result may be replaced.
     """
     try:
         return _plan_stage(workflow, step, scene, ours=ours)
@@ -259,8 +269,9 @@ def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> S
 
 
 def _plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
-    """Decide the action for a step, and add its future result to ``scene`` even if it
-    does not fit into memory.
+    """Decide the action for a step, as ``plan_stage`` does, but without the place in errors.
+
+    Its future result is added to ``scene`` even if it does not fit into memory, which raises.
     """
     verdict, scene.outcomes[step.name] = _decide(workflow, step, scene, ours=ours)
     work = verdict.work
@@ -333,7 +344,11 @@ def _missing(path: Path) -> tuple[str, ...]:
 def decide_action(
     work: Task | Importing, step: StageNode, path: Path, device: str, *, ours: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """Action for a step whose inputs all exist, and the reasons."""
+    """Action (``run``, ``resume`` or ``skip``) for a step whose inputs all exist, and the reasons.
+
+    ``path`` is that of its result, ``device`` the one it would be computed on. ``ours`` is True if this
+    workflow has begun the step before; else another result at the path raises ``OutputError``.
+    """
     mine = identity_of(work, device)
     draft = None if isinstance(work, Importing) else _unfinished_request(path)
     if draft is not None and {name: draft.get(name) for name in mine} == mine:
@@ -357,14 +372,15 @@ def decide_action(
 
 
 def _unfinished_request(path: Path) -> dict[str, Any] | None:
-    """The request of an unfinished run; None if there is no such run."""
+    """Identity and versions of the unfinished run for the result at ``path``; None if there is no run."""
     request: dict[str, Any] | None = load_json(path.with_name(path.name + ".run") / "request.json", dict)
     return request
 
 
 def identity_of(work: Task | Importing, device: str) -> dict[str, Any]:
-    """Facts that determine the result of a task or import: request, fingerprint of the
-    input, edition of the method, device.
+    """Facts that determine the result of a task or import: its request, and the fingerprint of its input.
+
+    For a task they include the edition of its method, and ``device`` unless it is the CPU.
     """
     if isinstance(work, Importing):
         return work.identity()
@@ -372,8 +388,9 @@ def identity_of(work: Task | Importing, device: str) -> dict[str, Any]:
 
 
 def _of_result(path: Path) -> dict[str, Any] | None:
-    """Identity stored in a result, as ``identity_of`` returns it; one that matches no
-    request if there is none.
+    """Identity stored in the result at ``path``, as ``identity_of`` returns it.
+
+    If it is no such result, an identity that equals no other.
     """
     try:
         attrs = Result(path).attrs
@@ -384,7 +401,7 @@ def _of_result(path: Path) -> dict[str, Any] | None:
 
 
 def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
-    """Differences between two requests, in words of the workflow file, such as changed keys."""
+    """Texts on the differences between two identities, with the keys of the step in the workflow file."""
     old, new = earlier.get("request") or {}, mine["request"]
     if old.get("kind") != new["kind"]:
         return (f"method: {old.get('kind')} -> {new['kind']}",)
@@ -420,7 +437,7 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Disk space that a stage needs."""
+    """Disk space that the stage ``name`` needs."""
 
     name: str
     path: Path
@@ -439,7 +456,7 @@ class Demand:
 
 
 def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -> None:
-    """Raise ``DiskSpaceError`` if results do not fit, before anything is written.
+    """Raise ``DiskSpaceError`` if results do not fit into the folder ``outputs``, before anything is written.
 
     Stages run one after the other, so only the largest scratch counts. Files of an earlier attempt count as
     space already taken. Results that a new one replaces free their space when it is complete: the result
@@ -512,8 +529,9 @@ def _beside(one: Demand, outputs: Path) -> int:
 
 
 def _leftovers_of(one: Demand) -> tuple[int, int]:
-    """Bytes on the disk of the results that become free: files of an earlier attempt,
-    and results to be removed.
+    """Bytes that become free on the disk of the results: of files of an earlier attempt, and of old results.
+
+    The old results are removed when the new one is complete.
     """
     gone = (one.path,) if one.surplus is None else one.surplus
     attempt = bytes_under(one.path.with_name(one.path.name + ".run"))

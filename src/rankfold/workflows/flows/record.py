@@ -35,16 +35,19 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """Pattern of the name of a stage, which is part of a file name too."""
 
 PROGRESS_SECONDS = 2.0
-"""Seconds between two times at which progress is saved."""
+"""Least seconds between two times at which progress is saved."""
 
 
 def now() -> str:
-    """The time now, in UTC, in the format of records."""
+    """The time now in UTC, in the format of records, such as 2026-11-25T03:00:00Z."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def read_record(outputs: Path) -> dict[str, Any]:
-    """Values in ``flow.json``; empty if there is none, or if it is damaged, which is logged."""
+    """Values in ``flow.json`` in the folder ``outputs``; empty if there is none, or if it is damaged.
+
+    Damage is logged.
+    """
     values = _values_at(outputs / RECORD)
     if values is None and os.path.lexists(outputs / RECORD):
         _tell_of_damage(outputs / RECORD)
@@ -63,7 +66,7 @@ def require_own_record(outputs: Path) -> None:
 
 
 def require_own_files(note: Path, lock: Path, *, recognized: bool) -> None:
-    """Raise ``OutputError`` if a note that is to be written, or its lock file, is of somebody else.
+    """Raise ``OutputError`` if a file ``note`` that is to be written, or its lock file, is of somebody else.
 
     ``recognized`` is True if rankfold wrote the note that is there. It writes both, so if one is recognized,
     the other may be damaged, and is made again.
@@ -186,19 +189,19 @@ class Record:
         return outcome if isinstance(outcome, dict) else {}
 
     def begin_run(self) -> None:
-        """Note that a run begins; how the run before it ended stays in the record."""
+        """Note that a run of the workflow begins, and save; how the run before ended stays in the record."""
         ended = {key: self.run.get(key) for key in ("ended", "succeeded", "exit_code", "seconds")}
         self.values["run"] = {**ended, "began": time.time(), "active": 1, "read_bytes": 0, "stages": {}}
         self._run_began = time.monotonic()
         self.save()
 
     def count(self, action: str) -> None:
-        """Count an action, such as ``run`` or ``skip``, for the current run."""
+        """Count a stage for the current run by what was done with it, such as ``run`` or ``skip``."""
         counts = self.run["stages"]
         counts[action] = counts.get(action, 0) + 1
 
     def end_run(self, exit_code: int) -> None:
-        """Note that the run has ended, with its exit code."""
+        """Note that the run of the workflow has ended, with its exit code, and save."""
         at = time.time()
         self.run.update(ended=at, exit_code=exit_code, active=0)
         self.run["seconds"] = round(time.monotonic() - self._run_began, 3)
@@ -207,13 +210,13 @@ class Record:
         self.save()
 
     def note_outcome(self, name: str, outcome: dict[str, Any]) -> None:
-        """Note the facts of a stage that is done."""
+        """Note the facts (see ``news.outcome_of``) of the stage ``name``, which is done, and save."""
         self.stages[name]["outcome"] = outcome
         self.run["read_bytes"] += outcome.get("read_bytes_last") or 0
         self.save()
 
     def require(self, workflow: str) -> None:
-        """Raise if the folder has results of another workflow."""
+        """Raise if the folder has results of a workflow of another name than ``workflow``."""
         other = self.values.get("workflow", workflow)
         if other != workflow:
             raise OutputError(
@@ -222,9 +225,10 @@ class Record:
             )
 
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
-        """Note which workflow is run, from which file with which content and steps.
+        """Note which workflow is run, from which file with which content and steps, and save.
 
-        The caller has just taken the lock, so no stage is running yet.
+        ``read`` is the checked content of the file, ``steps`` are the names of all steps. The caller has just
+        taken the lock, so no stage is running yet.
         """
         for stage in self.stages.values():
             if stage.get("state") == "running":
@@ -238,7 +242,10 @@ class Record:
     def begin(
         self, name: str, method: str, reasons: tuple[str, ...], where: dict[str, Any], *, anew: bool
     ) -> None:
-        """Note that a stage begins, or resumes unless ``anew``."""
+        """Note that the stage ``name`` begins, or resumes unless ``anew``, and save.
+
+        ``reasons`` are those of its plan, ``where`` the facts of its place of execution.
+        """
         outcome = self.outcome(name)
         old = {} if anew else self.stages.get(name, {})
         self._began, self._before = time.monotonic(), float(old.get("seconds", 0.0))
@@ -255,7 +262,10 @@ class Record:
         self.save()
 
     def progress(self, name: str, sweep: str, units: int, total: int) -> None:
-        """Note that ``units`` of ``total`` in a part of a stage are done; saved every few seconds."""
+        """Note that ``units`` of ``total`` (rows or bytes) of a sweep of the stage ``name`` are done.
+
+        The record is saved every few seconds only.
+        """
         stage = self.stages[name]
         stage["progress"] = {"sweep": sweep, "done": units, "total": total}
         stage["seconds"] = self._seconds()
@@ -263,7 +273,10 @@ class Record:
             self.save()
 
     def end(self, name: str, state: str, message: str = "") -> None:
-        """Note that a stage is done, was interrupted, or failed."""
+        """Note that the stage ``name`` has ended, and save; ``message`` says why, if not by being done.
+
+        ``state`` is ``done``, ``interrupted`` or ``failed``.
+        """
         stage = self.stages[name]
         stage |= {"state": state, "seconds": self._seconds(), "ended": now()}
         if state == "done":
@@ -273,14 +286,14 @@ class Record:
         self.save()
 
     def note_done(self, name: str, method: str) -> None:
-        """Note a stage that was already finished."""
+        """Note that the stage ``name`` was finished before this run, and save."""
         if self.stages.get(name, {}).get("state") != "done":
             self.stages[name] = {**self.stages.get(name, {}), "method": method, "state": "done"}
             self.stages[name].pop("progress", None)
             self.save()
 
     def note_pictures(self, name: str, pictures: list[dict[str, Any]]) -> None:
-        """Note the pictures of a stage, and how they were drawn."""
+        """Note the pictures of the stage ``name`` and how they were drawn (``Pictures.draw``), and save."""
         if self.stages[name].get("pictures") != pictures:
             self.stages[name]["pictures"] = pictures
             self.save()
@@ -291,7 +304,11 @@ class Record:
         return self.values.setdefault("tables", {})  # type: ignore[no-any-return]
 
     def note_table(self, path: Path, facts: dict[str, Any]) -> None:
-        """Note a table before it gets its name; the version before it stays listed in case of a kill."""
+        """Note a table before it appears at ``path``; the version before it stays listed in case of a kill.
+
+        ``facts`` has ``of``, the digest of what it shows, ``bytes``, its size, and ``time``, when it was
+        written.
+        """
         self.tables[str(path)] = [*self.tables.get(str(path), [])[-1:], facts]
         self.save()
 

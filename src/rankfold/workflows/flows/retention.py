@@ -9,9 +9,8 @@ one name, and a kill leaves at most one result too many, which is removed after 
 The trap: only results that ``earlier.json`` lists, with the same seal (digest of files and checksums), are
 ever removed. All else in the folder was put there by somebody else.
 
-Give a folder a second name: hard links to the same files, or copies if the file system has no links.
-
-A result that has its name is never written to again, so both names keep their bytes when one is removed.
+A second name is a folder of hard links to the same files, or of copies if the file system has no links. A
+result that has its name is never written to again, so both names keep their bytes when one is removed.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class EarlierResult:
         return bytes_under(self.path)
 
     def is_own(self) -> bool:
-        """True if the folder still holds the result that was kept there, by its seal."""
+        """True if ``path`` still holds the result that was kept there, by its seal."""
         named = NAME.fullmatch(self.path.name) and not self.path.is_symlink()
         return bool(named) and self.seal == content_digest(self.path)
 
@@ -197,7 +196,10 @@ class EarlierResults:
         return 1 + max((_number(name) for name in names if NAME.fullmatch(name)), default=0)
 
     def _remove(self, entry: EarlierResult) -> None:
-        """Remove a result; it is renamed first, so that no reader sees a part of it."""
+        """Remove an earlier result; it is renamed first, so that no reader sees a part of it.
+
+        It stays, with a warning, if it holds a file of somebody else.
+        """
         if strange := foreign_entries(entry.path):
             LOG.warning("%s stays: %s in it is of somebody else", entry.path, strange[0])
             return
@@ -234,8 +236,9 @@ class EarlierResults:
 
 
 def content_digest(result: Path) -> str:
-    """Digest of the manifest (list of files and checksums) of a result, or else of its
-    metadata; empty without a result.
+    """Digest of the manifest (files and checksums) of the result at a path, or else of its metadata.
+
+    Empty if there is no result.
     """
     for name in (MANIFEST, "zarr.json"):
         with suppress(OSError):
@@ -244,7 +247,10 @@ def content_digest(result: Path) -> str:
 
 
 def rows_of(result: Path) -> int | None:
-    """Rows of the matrix that a result was computed from, or of an imported one; None if that is unknown."""
+    """Number of rows of the matrix that a result was computed from, or of an imported one; None if unknown.
+
+    ``result`` is the path of the result or of the imported store.
+    """
     try:
         return int(Result(result).attrs["input"]["shape"][0])
     except (InputError, KeyError, TypeError, IndexError):
@@ -256,7 +262,7 @@ def rows_of(result: Path) -> int | None:
 
 
 def _is_list(results: object) -> bool:
-    """True for facts of earlier results by name, as the list of them has."""
+    """True if a value from JSON maps names to facts of earlier results, as ``earlier.json`` does."""
     return isinstance(results, dict) and all(
         isinstance(one, dict)
         and one.keys() == {"seal", "made", "rows"}
@@ -268,7 +274,7 @@ def _is_list(results: object) -> bool:
 
 
 def _made(result: Path) -> str:
-    """Time at which a result was finished: that of the file written last."""
+    """Time in UTC, as 2026-11-25T030000Z, when the result at a path was finished: that of its last file."""
     return time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime((result / "zarr.json").stat().st_mtime))
 
 
@@ -281,7 +287,7 @@ NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTS
 
 
 def duplicate(source: Path, target: Path) -> None:
-    """Give the folder ``source`` a second name ``target``, which must not exist yet; on the disk on return.
+    """Give the folder ``source`` a second name ``target``, which must not exist yet; flushed to the disk.
 
     Costs a link for each file. Where there are no links, it costs reading and writing everything once.
 

@@ -41,7 +41,7 @@ from rankfold.workflows.reporting import exit_code_of
 LOG = logging.getLogger("rankfold")
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
-"""Function that makes a progress bar, counting in the given unit, for the time that a stage runs."""
+"""Function from a unit, such as "rows", to a context that yields the progress callback of a stage."""
 
 
 class AtWork(LockedError):
@@ -52,19 +52,22 @@ class Listener(Protocol):
     """Protocol of an object that is told of the events of a run, to show them."""
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """Called before a stage is run or skipped."""
+        """Called before stage ``number`` of ``count`` is run or skipped, with its plan."""
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """Context of a progress bar that counts in ``unit``, open while a stage runs."""
+        """Context of a progress bar that counts in ``unit``, open while a stage runs; yields its callback."""
 
     def ends(self, verdict: StagePlan, record: Record) -> None:
-        """Called when a stage is done."""
+        """Called when a stage was run and is done, with its plan and the record of the workflow."""
 
 
 def run_flow(
     workflow: Workflow, listener: Listener, *, first: str | None = None, only: str | None = None
 ) -> list[StagePlan]:
-    """Run a workflow, or what is left of it; returns the plan of every step, with the action taken."""
+    """Run a workflow, or what is left of it; returns the plan of every step, with the action taken.
+
+    ``first`` and ``only`` choose steps: see ``Workflow.select_steps``.
+    """
     if not workflow.outputs.exists():
         survey(workflow, {}, first=first, only=only)  # a refused workflow leaves no folder
     elif not writable(workflow.outputs):
@@ -101,7 +104,10 @@ def run_flow(
 def _require_unchanged(
     workflow: Workflow, record: Record, verdicts: list[StagePlan], choice: tuple[str | None, str | None]
 ) -> None:
-    """Raise if inputs were written to while the workflow ran, so that stages used different states."""
+    """Raise if inputs were written to while the workflow ran, so that stages used different states.
+
+    ``verdicts`` are the plans of the run, and ``choice`` its arguments ``first`` and ``only``.
+    """
     if all(verdict.action in ("skip", "leave") for verdict in verdicts):
         return
     now = survey(workflow, record.stages, first=choice[0], only=choice[1])
@@ -164,7 +170,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
 
 @contextlib.contextmanager
 def _told_of(record: Record) -> Iterator[None]:
-    """Note the start of a run of the workflow in the record and the metrics, and its end after the block."""
+    """Note the start of a run of the workflow in the record and the metrics, and after the block its end."""
     record.begin_run()
     write_metrics(record)
     code = 0

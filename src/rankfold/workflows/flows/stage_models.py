@@ -147,16 +147,18 @@ class Destination(StrictModel):
 
     file: Where
     like: Where | None = None
-    """For netCDF: the data, from which coordinates and units are taken."""
+    """For netCDF: path of the data, from which coordinates and units are taken; None for none."""
 
     physical: bool = False
     """For netCDF: True to write mean and components in units of the data."""
 
     key_added: Name | None = None
-    """For AnnData: key in place of scanpy's names."""
+    """For AnnData: the full key of the result in ``obsm``, ``varm``, ``obs`` and ``uns``, and in ``obsp`` the
+    prefix of ``_distances`` and ``_connectivities``. None for the keys that scanpy uses, such as ``X_pca``.
+    """
 
     array: Name | None = None
-    """For tables: name of the array; by default the coordinates of the rows."""
+    """For tables: name of the array of the result to write; by default the coordinates of the rows."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -182,7 +184,7 @@ class StagePicture(StrictModel):
     ] = "auto"
     components: Annotated[tuple[Count, ...], Field(min_length=1, max_length=12)] | None = None
     color: Where | None = None
-    """Labels or values that color the points: ``STAGE.ARRAY``, or a file with ``::NAME``."""
+    """Labels or values of rows that color the points: ``STAGE.ARRAY``, or ``FILE::NAME``."""
 
     view: tuple[float, float] | None = None
     names: Where | None = None
@@ -216,18 +218,22 @@ class BaseStage(StrictModel):
     """Model of a stage, with the keys that every stage may have."""
 
     MATRICES: ClassVar[tuple[str, ...]] = ()
-    """Names of keys whose value is a matrix: an input, or an array of another stage."""
+    """Names of keys whose value names a matrix: an input, or an array of another stage."""
 
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Names of keys whose value is a result, each with the methods that may have made it."""
+    """Names of keys whose value names a result, each with the methods that may have made it."""
 
     method: str
     needs: Names = ()
     grows: Literal["rows", "polish"] | None = None
-    """How a result is updated when the input has gained rows: see ``methods.growth``."""
+    """How a result is updated if its input has gained rows: ``rows`` reads these alone, ``polish`` then all.
+    None if it is computed anew. See ``methods.growth``.
+    """
 
     changed: Literal["refuse", "redo"] = "refuse"
-    """What to do if rows have changed that the result of a stage with ``grows`` depends on."""
+    """What to do if rows have changed that the result of a stage with ``grows`` was computed from: ``refuse``
+    raises, ``redo`` computes it anew.
+    """
 
     resources: Resources = Resources()
     keep: Count | None = None
@@ -238,7 +244,7 @@ class BaseStage(StrictModel):
     """Parameters of the method, if it is in the registry."""
 
     def input_keys(self) -> tuple[str, ...]:
-        """Keys that name the inputs of the method, in order: a result, or the matrix in its place."""
+        """Keys for the inputs of the method, in order: of a result, or of the matrix given in its place."""
         named = [(each.key or each.name, each.matrix_key) for each in METHODS[self.method].inputs]
         return tuple(matrix if matrix and getattr(self, key) is None else key for key, matrix in named)
 
@@ -259,7 +265,7 @@ class BaseStage(StrictModel):
 
 
 def model_of(method: Method) -> type[BaseStage]:
-    """Make the model of a stage from a method: its inputs, then its parameters, as keys."""
+    """Make the class of stages of a method, whose keys are its inputs and then its parameters."""
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
     for each in method.inputs:
@@ -282,7 +288,7 @@ def model_of(method: Method) -> type[BaseStage]:
 
 
 def _type_of(parameter: Parameter) -> Any:
-    """Type of a parameter, by which YAML and editors read and check its values."""
+    """Annotation of a parameter's key in a model, by which pydantic and editors check values in the file."""
     argument, types = parameter.argument, parameter.types
     bounds = Field(ge=argument.least, gt=argument.above, le=argument.most, lt=argument.below)
     kind: Any = types[0]

@@ -35,7 +35,7 @@ from rankfold.workflows.messages import in_file
 
 
 class NotKnownYet(Exception):
-    """Raised if a shape is needed that is known only after an earlier stage has run."""
+    """Raised if a shape is needed that is known only after the step ``stage`` has run."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(f"known when {stage} has run")
@@ -50,7 +50,7 @@ class StageResult:
     """True if the result is finished and will not be made again."""
 
     matrices: Mapping[str, ShapeOnly] | None = None
-    """Shapes of the arrays of a future result, by name; None if they are unknown."""
+    """Shapes of the matrices of a future result, by name; None if they are unknown."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that the result will have, as far as tasks use them."""
@@ -72,13 +72,13 @@ class StageInputs:
     """Results of all steps that were planned before, by name of the step."""
 
     def of(self, text: str) -> Reference:
-        """The input, stage or array that a name refers to."""
+        """The input, step or array that a value ``text`` in the file refers to."""
         reference = resolve(text, self.flow.inputs, self.outcomes)
         assert reference is not None, text  # noqa: S101  checked when the file was read
         return reference
 
     def matrix(self, text: str) -> Source:
-        """The matrix that a name refers to, or only its shape if it does not exist yet.
+        """The matrix that a value ``text`` in the file refers to, or its shape if it does not exist yet.
 
         Raises ``NotKnownYet`` if even that is unknown.
         """
@@ -98,7 +98,10 @@ class StageInputs:
         return outcome.matrices[reference.array]
 
     def result(self, text: str) -> Path | StageResult:
-        """The result that a name refers to: its path, or what is known of it if it is still to be made."""
+        """The result that a value ``text`` in the file refers to: its path, or what is known of it so far.
+
+        Raises ``NotKnownYet`` if nothing is.
+        """
         reference = self.of(text)
         if reference.input:
             return Path(self.flow.inputs[reference.input].store)
@@ -138,7 +141,7 @@ def task_of(stage: BaseStage, scene: StageInputs) -> Task:
 
 
 START = "init"
-"""Key for where a method begins: a word, or a result."""
+"""Name of the key for the start of a method: its value is a word such as ``random``, or names a result."""
 
 
 def _is_slice(method: Method, name: str) -> bool:
@@ -146,8 +149,9 @@ def _is_slice(method: Method, name: str) -> bool:
 
 
 def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
-    """The matrix or result that a key names, or with ``model`` the model made from the
-    result; None if it names none.
+    """The matrix or result that the value of a key of a stage names; None without a value.
+
+    A future result is replaced by a stand-in: with ``model`` for its model, if it has factors.
     """
     text = getattr(stage, key)
     if text is None or key in stage.MATRICES:
@@ -162,8 +166,9 @@ def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool 
 
 
 def expected_result(name: str, path: Path, task: Task) -> StageResult:
-    """Result that a task will leave, described by shapes and types; an adaptive rank
-    counts as the largest possible.
+    """Result that a task will leave at ``path``, described by shapes and types.
+
+    ``name`` is that of its step. An adaptive rank counts as the largest possible.
     """
     (rows, columns), request = task.source.shape, task.request()
     if isinstance(task, Update):
@@ -179,9 +184,9 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
 
 
 def _known_of(task: Task) -> dict[str, Any]:
-    """Facts of its matrix that a result will hold: preparation steps, selection and names.
+    """Facts on the matrix of a task that its result will hold: preparation steps, selection and names.
 
-    New rows for the result are opened by them.
+    By these facts, matrices of new rows for the result are opened.
     """
     if isinstance(task, Update):
         facts = task.model.result.attrs["input"]
@@ -199,9 +204,7 @@ def _shape_of(name: str, array: Output) -> ShapeOnly:
 
 @dataclass(frozen=True, slots=True)
 class ImaginedModel(FactorModel):
-    """Stand-in for the model of a result that does not exist yet, to make plans
-    with: only shapes are known.
-    """
+    """Stand-in for the model of a result that does not exist yet, for plans: only shapes are known."""
 
     outcome: StageResult
 
@@ -211,9 +214,7 @@ class ImaginedModel(FactorModel):
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
     def source(self, x: object) -> Source:
-        """Matrix of new rows, opened in the same way as the model's own matrix; if it
-        does not exist yet, returned as it is.
-        """
+        """Matrix of new rows, opened in the same way as the model's own; ``x`` itself if it is a shape."""
         return x if isinstance(x, ShapeOnly) else open_like(x, self.result, self.name)
 
     def digest(self) -> str:

@@ -18,7 +18,7 @@ from rankfold.workflows.flows.plan import StagePlan
 from rankfold.workflows.messages import columns
 
 WIDTH = 120
-"""Characters in a line, unless names are long."""
+"""Largest number of characters in a line of the table, unless names are long."""
 
 NUMBERS = ("stage", "passes", "reads", "memory", "scratch", "result", "files", "tasks", "time")
 
@@ -26,8 +26,9 @@ ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leav
 
 
 def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> Lines:
-    """The plan as text: a line with reasons for each stage, a line with the cost of
-    each that runs, and totals.
+    """The plan as text: a line with reasons for each stage, a line with the cost of each that runs, totals.
+
+    ``outputs`` is the folder of results, and ``rates`` is the speed of this machine.
     """
     counts = Counter(one.action for one in verdicts)
     summary = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
@@ -89,8 +90,9 @@ def _format_cells(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...
 
 
 def totals(verdicts: Sequence[StagePlan], rates: Rates) -> dict[str, Any]:
-    """Cost of all stages that run, as far as known: largest peak memory and scratch
-    (temporary files), sums of the rest.
+    """Cost of all stages that run, as far as known, by name.
+
+    ``peak_bytes`` and ``scratch_bytes`` (temporary files) are the largest of a stage, the others sums.
     """
     running = [one for one in verdicts if one.numbers is not None]
     numbers = [one.numbers for one in running if one.numbers is not None]

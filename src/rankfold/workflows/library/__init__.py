@@ -12,5 +12,5 @@ def example_names() -> list[str]:
 
 
 def example_text(name: str) -> str:
-    """The text of an example workflow."""
+    """The text of the example workflow ``name``, a YAML file."""
     return (files(__name__) / f"{name}.yaml").read_text()

@@ -65,7 +65,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def text_of(families: Iterable[tuple[Metric, Sequence[Sample]]]) -> str:
-    """All metrics as text; metrics without values are left out."""
+    """Metrics and their samples in the text format of Prometheus; metrics without samples are left out."""
     lines: list[str] = []
     for metric, samples in families:
         if not samples:
@@ -91,7 +91,7 @@ LOG = logging.getLogger("rankfold")
 
 FILE = "metrics.prom"
 OWN = "# HELP rankfold_"
-"""First bytes of the file; a file of that name that begins otherwise is never replaced."""
+"""First bytes of ``metrics.prom``; a file of that name that begins otherwise is never replaced."""
 
 OF_RUNS = {
     "began": Metric("rankfold_run_start_timestamp_seconds", "When the last run began, since 1970."),
@@ -108,7 +108,7 @@ OF_RUNS = {
     "seconds": Metric("rankfold_run_duration_seconds", "Of the run that ended last."),
     "read_bytes": Metric("rankfold_run_read_bytes", "Of matrices, by the stages that this run has made."),
 }
-"""Metrics of runs, by the names of their values in the record of a workflow."""
+"""Metrics of the last run of a workflow, by the names of their values in ``Record.run``."""
 
 STAGES = Metric("rankfold_run_stages", "Stages by what the last run has done about them.")
 FREE = Metric("rankfold_outputs_free_bytes", "Free on the disk of the results.")
@@ -123,7 +123,7 @@ OF_STAGES = {
     "planned_bytes": Metric("rankfold_stage_peak_planned_bytes", "Most memory of a worker, as planned."),
     "measured_bytes": Metric("rankfold_stage_peak_measured_bytes", "Most memory of a worker, as measured."),
 }
-"""Metrics of stages, by the names of their values in the facts of a stage."""
+"""Metrics with a sample for each stage, by the names of their values in the record of the stage."""
 
 EARLIER = Metric("rankfold_stage_earlier_results", "Results that are kept beside the newest.")
 QUALITY = Metric("rankfold_stage_quality", "Error estimates and other measures that its result tells.")
@@ -133,7 +133,10 @@ METRICS = (*OF_RUNS.values(), STAGES, FREE, *OF_STAGES.values(), EARLIER, QUALIT
 
 
 def write_metrics(record: Record) -> None:
-    """Write ``metrics.prom``. If that fails, the failure is logged, and the run continues."""
+    """Write the metrics of a workflow to ``metrics.prom`` in its folder of results, as text for Prometheus.
+
+    They replace those in the file. If writing fails, the failure is logged, and the run continues.
+    """
     path = Path(os.path.realpath(record.outputs / FILE))  # the target of a link, as for all that is written
     try:
         if is_regular(path) and not read_bounded(path, TABLE_BYTES).startswith(OWN.encode()):
@@ -147,7 +150,7 @@ def write_metrics(record: Record) -> None:
 
 
 def metrics_text(record: Record) -> str:
-    """The metrics of a workflow as text, from its record."""
+    """The metrics of a workflow in the text format of Prometheus, from its record."""
     workflow = str(record.values.get("workflow", ""))
     run, own = record.run, {"workflow": workflow}
     families: list[tuple[Metric, list[Sample]]] = [

@@ -23,8 +23,10 @@ MOST_STAGES = 6
 
 
 def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: float) -> str:
-    """One line: counts of stages; the reason and the rows of those that ran, before and now; seconds and
-    bytes read.
+    """One line of text on a run of a workflow: how many stages ran, why, on how many rows, and the cost.
+
+    ``outputs`` is the folder of results, ``verdicts`` are the plans of all steps, ``seconds`` is the time of
+    the run.
 
     >>> news(Path("results"), [], Record(Path("results"), {"stages": {}}), 0.84)
     'results: 0 stages: nothing new; 0.84 s'
@@ -46,7 +48,7 @@ def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: 
 
 
 def _stage(verdict: StagePlan, outcome: dict[str, Any]) -> str:
-    """Text on a stage: the reason why it ran, and its rows if they are known."""
+    """Text on a stage: the reason why it ran, and if known, the rows of its matrix, before and now."""
     why = "; ".join(verdict.reasons)
     rows, before = outcome.get("rows"), outcome.get("rows_before")
     if rows is not None:
@@ -56,7 +58,7 @@ def _stage(verdict: StagePlan, outcome: dict[str, Any]) -> str:
 
 
 def outcome_of(path: Path, rows_before: int | None, imports_bytes: int | None) -> dict[str, Any]:
-    """Facts of the result at ``path``, for JSON; unknown values are None.
+    """Facts of the result at ``path``, by name, for the record of a workflow; unknown ones are None.
 
     Parameters
     ----------

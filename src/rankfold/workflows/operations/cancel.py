@@ -23,7 +23,7 @@ from rankfold.workflows.operations.running import Work
 from rankfold.workflows.operations.submitted import NOTE
 
 STOP_SECONDS = 120.0
-"""Seconds for a command to stop: it adds the rows that it holds in memory, and ends its jobs."""
+"""Seconds for a command to stop after its signal: it adds the rows it holds in memory, and ends its jobs."""
 
 RELEASE_SECONDS = 10.0
 """Seconds for the lock of a command to be free when its job is gone; file systems of clusters may be slow."""
@@ -66,7 +66,7 @@ def _forget_submission(work: Work) -> None:
 
 
 def _jobs(work: Work) -> list[QueuedJob]:
-    """Cancel jobs that hold a whole command; returns them."""
+    """Cancel the jobs of SLURM in which a whole command for this work runs or waits; returns those jobs."""
     queue = list_jobs(ask_again)
     jobs = work.own_jobs(queue or ())
     if jobs:
@@ -80,7 +80,10 @@ def _jobs(work: Work) -> list[QueuedJob]:
 
 
 def _stop(work: Work, holder: Holder) -> str:
-    """Ask a command on this machine to stop, and wait until it has."""
+    """Ask the process that holds the lock to stop, and wait until it has; returns a line that says so.
+
+    Raises ``OutputError`` if it is on another machine, is no command of rankfold, or does not stop in time.
+    """
     if not holder.here or not holder.is_ours():
         raise OutputError(_advice(work, holder))
     with contextlib.suppress(ProcessLookupError):
@@ -94,7 +97,7 @@ def _stop(work: Work, holder: Holder) -> str:
 
 
 def _advice(work: Work, holder: Holder) -> str:
-    """Message on how to end a process that this command must not end."""
+    """Message on how the user can end a process that this command must not end."""
     problem = f"{work.target} is being written by {holder}"
     if not holder.pid:
         return f"{problem}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
@@ -107,7 +110,7 @@ def _advice(work: Work, holder: Holder) -> str:
 
 
 def _await_free(work: Work, seconds: float) -> bool:
-    """Wait until no process holds the lock; False if one still does after ``seconds``."""
+    """Wait until no process holds a lock of the work; False if one still does after ``seconds``."""
     until = time.monotonic() + seconds
     while work.holder() is not None:
         if time.monotonic() > until:

@@ -31,7 +31,7 @@ OptionValues = Mapping[str, Any]
 
 
 def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
-    """Plan a command for one job with the settings of a profile.
+    """Plan the command ``name`` with given options, for one job with the settings of a profile.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
 
 
 def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
-    """Job scripts of a command with given options: those of the workers that ``--cluster`` asks for."""
+    """Scripts of the worker jobs that the command ``name`` would submit with these options; may be empty."""
     executor = choose_executor(**{key: values[key] for key in options.place()})
     task = task_of_command(name, values)
     if "out" not in values:
@@ -71,7 +71,7 @@ def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
 
 
 def task_of_command(name: str, values: OptionValues) -> Task:
-    """Make the task that a command with these options would run."""
+    """Make the task that the command ``name`` with these options would run."""
     method = METHODS[name.replace("-", "_")]
     if name in BUILDERS:
         return BUILDERS[name](values)
@@ -101,7 +101,7 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
 
 
 def _new_rows(values: OptionValues) -> object:
-    """New samples for a transform; for an embedding, the path of the result that holds their neighbors."""
+    """New samples for ``transform``; for an embedding, the path of the result that holds their neighbors."""
     return _rows(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
 
 

@@ -21,7 +21,10 @@ NOTHING = "no jobs: all is done already, or runs on this machine. --cluster name
 
 
 def jobs_of_flow(workflow: Workflow, first: str | None, only: str | None) -> list[JobScript]:
-    """Jobs of the stages of a workflow that are not done, in their order."""
+    """Worker jobs that the stages of a workflow that are not done would submit, in the order of stages.
+
+    ``first`` and ``only`` choose stages: see ``Workflow.select_steps``.
+    """
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
     verdicts = survey(workflow, record.stages, first=first, only=only)
@@ -41,7 +44,7 @@ def _jobs_of_stage(workflow: Workflow, verdict: StagePlan) -> list[JobScript]:
 
 
 def show_jobs(jobs: Sequence[JobScript], *, as_json: bool = False) -> None:
-    """Print jobs, or a message if there are none."""
+    """Print the scripts of jobs, or their fields as JSON; or a message if there are none."""
     if as_json:
         say(json_text([asdict(job) for job in jobs], indent=1))
         return

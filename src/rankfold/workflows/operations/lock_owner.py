@@ -21,7 +21,7 @@ from rankfold.pipeline.storage.lock import HOLDER_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds a lock; its number is 0 if the lock file does not name it."""
+    """A process that holds a lock; ``pid`` is 0 and ``host`` is empty if the lock file does not name it."""
 
     pid: int
     host: str
@@ -50,7 +50,7 @@ class Holder:
 
 
 def holder_of(lock: Path) -> Holder | None:
-    """The process that holds a lock, as the lock file names it; None if no process does."""
+    """The process that holds the lock file ``lock``, as that file names it; None if no process does."""
     with contextlib.suppress(FileNotFoundError), open_regular(lock, "r", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -39,7 +39,10 @@ class LogFiles:
 
 
 def find_logs(work: Work, stage: str | None) -> LogFiles:
-    """Logs of the last job and of workers; of one stage if ``stage`` is given."""
+    """Logs of the last job and of workers; only of the workers of ``stage`` if it is given.
+
+    Of the workers of each run they are the ``NEWEST`` at most.
+    """
     runs = work.runs
     if stage is not None:
         if not work.workflow:
@@ -65,7 +68,7 @@ def find_logs(work: Work, stage: str | None) -> LogFiles:
 
 
 def _by_age(folder: Path, pattern: str) -> list[Path]:
-    """Files of a folder that are not empty, the oldest first."""
+    """Files of a folder whose names match a glob pattern and that are not empty, the oldest first."""
     files = []
     for name in glob.iglob(pattern, root_dir=folder):
         with contextlib.suppress(FileNotFoundError):  # those of a part of a run are removed with it
@@ -82,7 +85,10 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 @dataclass(slots=True)
 class Follower:
-    """Calls ``tell`` with new lines of logs, under the name of their log."""
+    """Calls ``tell`` with lines of logs, after a line with the path of their log.
+
+    The logs are those of ``find_logs`` for ``work`` and ``stage``.
+    """
 
     work: Work
     stage: str | None
@@ -91,7 +97,7 @@ class Follower:
     _last: Path | None = None
 
     def begin(self, lines: int) -> bool:
-        """Show the last lines of all logs; True if there are logs."""
+        """Show the last ``lines`` lines of each log; True if there are logs."""
         logs = find_logs(self.work, self.stage)
         for folder, count in logs.older.items():
             self.tell(f"({count} older in {folder})")

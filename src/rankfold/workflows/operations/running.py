@@ -33,7 +33,7 @@ from rankfold.workflows.operations.submitted import (
 from rankfold.workflows.results import result_at
 
 CUT_OFF = ("running", "interrupted")
-"""States of stages that did not end by themselves, or still run."""
+"""Values of ``state`` in the record of a stage that runs, or was stopped before it was done or had failed."""
 
 RUN = ".run"
 """Suffix that turns the name of an output into that of the folder of its run."""
@@ -44,7 +44,7 @@ class Work:
     """A workflow or a single output, with the folders of its runs and its jobs."""
 
     target: Path
-    """Path as the user gave it, for messages."""
+    """Path of the workflow file, folder of results or output, as the user gave it, for messages."""
 
     folder: Path
     """Folder of results of a workflow, or folder of the run of an output; absolute,
@@ -84,13 +84,14 @@ class Work:
 
     @property
     def submission(self) -> Submission | None:
-        """The last job as which it was submitted to SLURM; None if there is none."""
+        """The last submission of the whole work to SLURM as one job; None if there is none."""
         return Submission.of(self.folder)
 
     @property
     def job_names(self) -> tuple[str, ...]:
-        """Names of SLURM jobs that were submitted for it, by a user or by the job
-        before; empty for an output.
+        """Names of SLURM jobs that run the whole workflow, submitted by a user or by the job before.
+
+        Empty for an output.
         """
         return self._names(BY_HAND, AGAIN)
 
@@ -116,7 +117,7 @@ class Work:
         return max(numbers, key=lambda number: (len(number), number), default="")
 
     def own_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Jobs in the queue that hold a whole command and were submitted by rankfold for it."""
+        """Those of ``jobs``, in the queue of SLURM, in which a whole command for this work runs or waits."""
         names, crontab, number = self.job_names, self._names(CRONTAB), self.job_number
         output = self.output
         # Of any command: its name is unknown, but the place of its output is known.
@@ -135,8 +136,9 @@ class Work:
         return [job for job in jobs if job.name in names]
 
     def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Jobs that hold one worker each: those among ``jobs`` of SLURM, and those in
-        other queue systems that answer.
+        """Jobs of the work that hold one worker each: those among ``jobs``, and those in other queue systems.
+
+        ``jobs`` are in the queue of SLURM; queue systems that do not answer are left out.
         """
         names = {name for run in self.runs for name in read_note(run)}
         others = {scheduler_of(name) for name in names} - {"slurm"}
@@ -180,7 +182,7 @@ def find_work(target: Path) -> Work:
 
 
 def with_parts(run: Path) -> list[Path]:
-    """Folder of a run, and of the runs that are parts of it while they are kept.
+    """The folder of a run, and those of the runs that are parts of it, while they exist.
 
     A part is, for instance, the search of a method that then ranks neighbors.
     """

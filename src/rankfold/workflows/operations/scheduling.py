@@ -57,7 +57,7 @@ fi"""
 
 
 def choose_schedule(workflow: Workflow, option: Schedule | None) -> Schedule:
-    """The schedule given by options, or else that of the file."""
+    """The schedule ``option``, from the command line, or else that of the workflow file; raises for none."""
     schedule = option or workflow.flow.schedule
     if schedule is None:
         raise InputError(
@@ -68,13 +68,13 @@ def choose_schedule(workflow: Workflow, option: Schedule | None) -> Schedule:
 
 
 def prepare(workflow: InOneJob) -> None:
-    """Make the folder of results, which must exist for logs to be written."""
+    """Make the folder of results of a workflow, which must exist for logs to be written."""
     with disk_errors(workflow.outputs):
         workflow.outputs.mkdir(parents=True, exist_ok=True)
 
 
 def cron_block(workflow: Workflow, schedule: Schedule) -> str:
-    """Lines for the crontab of this machine that run a workflow repeatedly.
+    """Text for the crontab of this machine that runs a workflow repeatedly.
 
     Raises ``InputError`` for a schedule that cron cannot express.
     """
@@ -94,7 +94,7 @@ def cron_block(workflow: Workflow, schedule: Schedule) -> str:
 
 
 def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
-    """Lines for the crontab of SLURM (``scrontab``) that run a workflow repeatedly."""
+    """Text for the crontab of SLURM (``scrontab``) that runs a workflow repeatedly, by ``schedule.cron``."""
     profile = workflow.profile
     name, log = job_name(workflow.flow.workflow, workflow.outputs, CRONTAB), workflow.log
     options = [*directives(profile, name=name, log=log), *profile.directives]
@@ -116,7 +116,7 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
 
 
 def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
-    """Script of a job that submits its successor, which waits, and then runs the workflow."""
+    """Script of a job of SLURM that submits its successor for the next time, then runs the workflow."""
     now, path = datetime.now(UTC), str(workflow.document.path.absolute())
     if schedule.begin is None and schedule.every is not None:
         # The first begins at once; later ones at the same time of the hour, however long the queue is.

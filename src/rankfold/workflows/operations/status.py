@@ -46,9 +46,7 @@ class Standing:
 
 
 def standings(work: Work) -> list[Standing]:
-    """Progress of the stages of a workflow; empty before it has begun if only its folder of results is
-    known.
-    """
+    """Progress of each stage of a workflow; empty if it has not begun and ``work`` is not of its file."""
     record = Record.of(work.folder)
     methods = work.methods or {
         name: record.stages.get(name, {}).get("method", "") for name in record.values.get("steps", ())
@@ -94,7 +92,7 @@ def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, aliv
 
 
 def output_facts(work: Work) -> dict[str, Any]:
-    """Facts of the output of a command if it is finished, else of its progress, for JSON."""
+    """Facts on the output of a command, by name, for JSON: its progress, and if finished, the result."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     facts = {
@@ -143,7 +141,7 @@ def _far(progress: dict[str, Any]) -> str:
 
 
 def _last_said(log: str | Path) -> str:
-    """Last line of a log; it often explains why a job ended at once."""
+    """End of a message: the last line of a log, which often says why a job ended; empty without a line."""
     try:
         lines = [line for line in read_last_lines(log) if line.strip()]
     except OSError:
@@ -152,7 +150,10 @@ def _last_said(log: str | Path) -> str:
 
 
 def job_facts(work: Work) -> dict[str, Any]:
-    """Jobs of a workflow in a queue, its last submission, and True or False for its end, for JSON."""
+    """Facts, by name, for JSON: the last submission, and jobs of a workflow or output in queues.
+
+    ``submitted["ended"]`` is True if the job of that submission is in the queue no more.
+    """
     queue, submission = list_jobs(), work.submission
     workers = work.worker_jobs(queue or ())
     facts: dict[str, Any] = {"submitted": submission and asdict(submission)}
@@ -167,7 +168,7 @@ def job_facts(work: Work) -> dict[str, Any]:
 
 
 def job_lines(work: Work) -> list[str]:
-    """Jobs of a workflow in a queue, in lines."""
+    """Lines on the jobs of a workflow or output in queues, after an empty line; no lines without jobs."""
     queue, submission, lines = list_jobs(), work.submission, list[str]()
     if queue is not None:
         jobs = work.own_jobs(queue)

@@ -41,12 +41,15 @@ BY_HAND, AGAIN, CRONTAB = "", "-again", "-cron"
 
 
 def job_name(workflow: str, outputs: Path, kind: str = BY_HAND) -> str:
-    """Name of a workflow's jobs, without the prefix that all jobs have."""
+    """Name of the jobs of a workflow or command, without ``PREFIX``, which all jobs have.
+
+    ``outputs`` is the folder of results or the output, and ``kind`` says who submits: ``BY_HAND`` and others.
+    """
     return f"{workflow}-{place_digest(outputs)}{kind}"
 
 
 def place_digest(outputs: Path) -> str:
-    """Digest of the folder of results, as part of job names."""
+    """Digest (8 hexadecimal digits) of the path of the folder of results or output, for names of jobs."""
     return hashlib.blake2b(os.path.realpath(outputs).encode(), digest_size=4).hexdigest()
 
 
@@ -65,7 +68,7 @@ class Submission:
 
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
-        """The submission noted in a folder of results; None if there is none."""
+        """The submission noted in a folder of results, or of a run; None if there is none."""
         facts = load_with_checksum(outputs / NOTE) or {}
         is_whole = facts.keys() == set(cls.__slots__) and all(
             isinstance(fact, str) for fact in facts.values()
@@ -103,24 +106,27 @@ class InOneJob(Workflow):
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
 
     def command(self, *more: str) -> list[str]:
-        """The command line that the job runs."""
+        """The command line that the job runs, with ``more`` options of ``rankfold run``."""
         python = self.profile.python or sys.executable
         path = str(self.document.path.absolute())
         return [python, "-m", "rankfold", "run", path, *more, "--cluster", "allocation"]
 
     @property
     def log(self) -> str:
-        """Pattern of the name of its log, for SLURM."""
+        """Path of the log of the job, as a pattern for SLURM."""
         return log_pattern(self.outputs, log_name(self.flow.workflow))
 
     def script(self, more: Sequence[str] = ()) -> str:
-        """The script of the job."""
+        """The script of the job, which runs the workflow with ``more`` options of ``rankfold run``."""
         name, log = job_name(self.flow.workflow, self.outputs), self.log
         return job_script(self.command(*more), self.profile, name=name, known_as=self.flow.profile, log=log)
 
 
 def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
-    """Submit a workflow to SLURM, and note the job; raises if it runs already, or waits to run."""
+    """Submit a workflow to SLURM with ``more`` options of ``rankfold run``, and note the job.
+
+    Raises if it runs already, or waits to run.
+    """
     outputs, profile, script = workflow.outputs, workflow.profile, workflow.script(more)
     name, file = job_name(workflow.flow.workflow, outputs), workflow.document.path
     require_commands(profile.name, "sbatch", "squeue")
@@ -141,7 +147,10 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
 
 
 def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submission:
-    """Submit a command to SLURM, and note the job next to its output; raises if a job of it runs or waits."""
+    """Submit the script of the command ``name`` to SLURM, and note the job next to its output ``out``.
+
+    Raises if a job of the command for this output runs or waits already.
+    """
     require_commands(profile.name, "sbatch", "squeue")
     require_no_job(job_name(name, out), out)
     run = RunDirectory.beside(out.absolute(), None, "")
@@ -160,7 +169,7 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
 
 
 def require_no_job(name: str, target: Path) -> None:
-    """Raise if a job of this name runs, or waits to run."""
+    """Raise if a job ``PREFIX + name`` runs or waits; ``target`` is the file or output, for the message."""
     jobs = list_jobs(ask_again)
     if jobs is None:
         raise ClusterError(

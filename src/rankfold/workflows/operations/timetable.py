@@ -52,7 +52,7 @@ class Cron:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse the five fields of cron; raises ValueError that states the mistake and the format.
+        """Parse the five fields of cron; raises ``ValueError`` that states the mistake and the format.
 
         >>> cron = Cron.read("0 3 * * 1")
         >>> cron.after(datetime(2026, 11, 22, 8, 30, tzinfo=UTC)).isoformat()
@@ -71,7 +71,7 @@ class Cron:
         return cron
 
     def after(self, moment: datetime) -> datetime:
-        """First matching time later than a moment."""
+        """First matching time later than ``moment``; both are in UTC."""
         time = self._next(moment)
         assert time is not None  # noqa: S101  # tried when it was read
         return time
@@ -98,8 +98,9 @@ class Cron:
 
 
 def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
-    """Parse one field of cron (``*``, ``3``, ``1-5``, ``*/15``, and lists of them)
-    to the set of its numbers.
+    """Parse one field of cron (``*``, ``3``, ``1-5``, ``*/15``, and lists of them) to the set of its numbers.
+
+    ``name`` is that of the field in messages; ``low`` and ``high`` are its smallest and largest number.
     """
     numbers: set[int] = set()
     for part in field.split(","):
@@ -177,7 +178,7 @@ class Schedule(BaseModel):
             raise InputError(f"--{first['loc'][0]}: {message}" if first["loc"] else message) from None
 
     def after(self, moment: datetime) -> datetime:
-        """First time of the schedule later than a moment."""
+        """First time of the schedule later than ``moment``; both are in UTC."""
         if self.cron is not None:
             return Cron.read(self.cron).after(moment)
         step = read_every(self.every or "")

@@ -37,21 +37,22 @@ if TYPE_CHECKING:
 LOSS_COLOR = "#c1121f"
 
 LANES = 48
-"""Largest number of lines of bars in a timeline."""
+"""Largest number of lines of bars in a timeline; others are left out."""
 
 SIGN = 13
 """Width of a character of a label, in pixels."""
 
 LEGEND_PIXELS = 260
-"""Width of a name in a legend, in pixels."""
+"""Width of a name in the legend of a timeline, in pixels."""
 
 LINE = 34
-"""Distance between two lines of bars, in pixels."""
+"""Distance between two lines of bars in a timeline, in pixels."""
 
 
 def timeline(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Bars of segments over time, colored by stage: for each process as many lines as it ran segments at
-    once. Long pauses between attempts are left out.
+    """Bars of segments over time, colored by stage; a process has as many lines as it ran segments at once.
+
+    Long pauses between attempts are left out. ``width`` is in pixels, as in all figures here.
     """
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.bars]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
@@ -104,14 +105,15 @@ def _on(axis: Sequence[Period], at: float) -> float:
 
 
 Bar = tuple[str, Segment, float, bool]
-"""Color, the segment, the time when it ended, and whether it still runs."""
+"""Color of the bar, its segment, the time of its end in seconds since 1970, and True if it still runs."""
 
 Line = tuple[str, list[Bar]]
 
 
 def _lines(stages: Sequence[History]) -> list[Line]:
-    """Lines of a timeline: processes in order of their start, each with as many lines
-    as it ran segments at once.
+    """Lines of a timeline (a process and its bars), in the order in which processes started.
+
+    A process has as many lines as it ran segments at once.
     """
     lines_of_process: dict[str, list[list[Bar]]] = {}
     everything = [
@@ -150,9 +152,7 @@ def _mark_workers(
 
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """For each stage, a bar of the measured peak of memory within a bar of the planned
-    one, if both are known.
-    """
+    """For each stage, a bar of the measured peak memory of a worker within one of the planned, if known."""
     rows = [(one, one.peak) for one in stages if one.peak]
     figure = new_figure(110 + 62 * len(rows), title, theme, width)
     axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))
@@ -174,8 +174,9 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int 
 
 
 def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured speed of each sweep, below the roofline of one core: its highest speeds
-    of products and of reads.
+    """Measured speed of each sweep, below the roofline of one core: its highest speeds of products and reads.
+
+    ``facts`` are those of ``measures.report_facts``.
     """
     limits, points = facts["limits"], roofline_points(facts)
     figure = new_figure(820, title, theme, width)
@@ -221,8 +222,9 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
 
 
 def roofline_points(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """Sweeps that can be drawn in a roofline: name of the stage, facts of the sweep,
-    and number of the stage.
+    """Sweeps that can be drawn in a roofline: name of the stage, facts of the sweep, index of the stage.
+
+    ``facts`` are those of ``measures.report_facts``.
     """
     return [
         (stage["name"], sweep, number)
@@ -233,7 +235,7 @@ def roofline_points(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], in
 
 
 def _apart(heights: Float64, least: float) -> Float64:
-    """Heights of labels, moved up until they are ``least`` apart."""
+    """Heights of labels, in their order, where some are moved up until all are at least ``least`` apart."""
     positions = heights.copy()
     order = np.argsort(heights, kind="stable")
     for before, after in itertools.pairwise(order):
@@ -250,7 +252,11 @@ def errors_by_step(
     *,
     step: str = "pass",
 ) -> Figure:
-    """Estimated error after each pass over the matrix, or step in memory, and the requested tolerance."""
+    """Estimated error after each pass over the matrix, or step in memory, and the requested tolerance.
+
+    ``errors`` has a value for each pass or step, None or not finite where there is no estimate; ``step`` is
+    the label of the axis.
+    """
     figure = new_figure(520, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 400)
     points = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]

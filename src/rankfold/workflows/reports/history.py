@@ -41,7 +41,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a worker: it ``came``, ``left``, ``handed over`` or was ``gone``."""
+    """Something that happened to a worker at the time ``at``; ``what`` is the kind of event.
+
+    A worker ``came``, ``left``, ``handed over`` or was ``gone``.
+    """
 
     at: float
     what: str
@@ -54,7 +57,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunAttempt:
-    """One start of a run; a run that was interrupted and continued has several."""
+    """One start of a run; a run that was interrupted and continued has several.
+
+    ``began`` is in seconds since 1970, and ``facts`` are those in ``run.json``.
+    """
 
     began: float
     seconds: float | None
@@ -98,7 +104,7 @@ class Peak(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A result, or what is to become one, and the history of its computation."""
+    """A result at ``out``, or what is to become one, and the history of its computation."""
 
     name: str
     out: Path
@@ -120,8 +126,10 @@ class History:
 
     @classmethod
     def of(cls, out: Path, record: dict[str, Any] | None = None, *, running: bool = False) -> History:
-        """History of the result at ``out``, which may not exist yet: only attempts with
-        the last request count.
+        """History of the result at ``out``, which may not exist yet.
+
+        Only attempts with the request of the last one count. ``record`` are the facts of its stage in the
+        record of a workflow; ``running`` is True if a process computes it now.
         """
         run = out.with_name(out.name + ".run")
         noted = load_record(run / "run.json")
@@ -147,7 +155,7 @@ class History:
 
     @property
     def last(self) -> RunAttempt | None:
-        """The attempt that finished, or the latest that began."""
+        """The latest attempt; if the result is finished, the one that finished it. None before the first."""
         return self.attempts[-1] if self.attempts else None
 
     @property
@@ -157,21 +165,23 @@ class History:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The plan of the result with its intermediate results if there are any, else
-        that of the last attempt.
+        """The plan of the result and its intermediate results together, or else that of the last attempt.
+
+        Empty if there is none.
         """
         return self.whole_plan or (self.last.facts.get("plan", {}) if self.last else {})
 
     @property
     def finished(self) -> list[RunAttempt]:
-        """Finished attempts at intermediate results, then the last attempt."""
+        """Finished attempts at intermediate results, then the last attempt at the result, finished or not."""
         return [
             one for one in (*self.steps, *self.attempts[-1:]) if one is self.last or one.seconds is not None
         ]
 
     @property
     def peak(self) -> Peak | None:
-        """Largest measured peak memory of these attempts, and the largest planned one;
+        """Largest measured and largest planned peak memory of the attempts in ``finished``.
+
         None if none was measured.
         """
         measured = [one.facts for one in self.finished if one.has_peaks]
@@ -191,7 +201,7 @@ class History:
 
     @property
     def bars(self) -> tuple[Segment, ...]:
-        """Bars of a timeline: segments, or whole attempts if there are no segments, as for an import."""
+        """Bars of a timeline: the segments; or whole attempts, if there are no segments, as for an import."""
         if self.segments:
             return self.segments
         return tuple(
@@ -252,9 +262,7 @@ class History:
         return bool(self.running and segment.ended is None and self.last and segment.began >= self.last.began)
 
     def events_with_process(self) -> Iterator[tuple[Event, str | None]]:
-        """Yield events of workers, each with the process of the worker: names of
-        workers are used again in every attempt.
-        """
+        """Yield each event with the process of its worker, None if unknown; workers' names are reused."""
         process_of: dict[str, str] = {}
         for event in self.events:
             if event.what == "came":
@@ -262,8 +270,9 @@ class History:
             yield event, process_of.get(event.worker)
 
     def seen_until(self, segment: Segment) -> float:
-        """Time when a segment ended; for a killed one, when its loss was noticed, or
-        else the time of the last event.
+        """Time when a segment ended; of a killed one, when its loss was noticed, or else of the last event.
+
+        The last event is that before the next attempt.
         """
         if segment.ended is not None:
             return segment.ended
@@ -281,14 +290,18 @@ class History:
         return min((at for at in losses if at > segment.began), default=max(last, segment.began))
 
     def planned_sweep(self, name: str) -> dict[str, Any]:
-        """Planned cost of a sweep, by name; the plan may have one entry for all sweeps of a kind."""
+        """Planned cost of the sweep ``name``, as in the plan; empty if the plan has none.
+
+        The plan may have one entry for all sweeps of a kind, whose names end in numbers.
+        """
         passes = {one["name"]: one for one in self.plan.get("passes", [])}
         return passes.get(name) or passes.get(re.sub(r"-\d+(-\d+)?$", "", name)) or {}
 
 
 def preparation(compile_seconds: float, load_seconds: float, write: Callable[[float], str]) -> str:
-    """Seconds spent on compiling and loading kernels before the work began, in words; empty if less than a
-    second.
+    """Text on the time for compiling and loading kernels before the work began; empty if below a second.
+
+    ``write`` turns seconds into text.
 
     >>> preparation(0.2, 1.5, "{:.3g} s".format)
     ', 1.5 s of it loading kernels'
@@ -323,17 +336,18 @@ def _events(lines: list[dict[str, Any]]) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of work on a time axis from which pauses were removed."""
+    """A period of work on a time axis from which pauses were removed; times are in seconds since 1970."""
 
     began: float
     ended: float
     offset: float
-    """Position of its start on that axis, in seconds."""
+    """Position of its start on that axis, in seconds from 0."""
 
 
 def periods(times: list[tuple[float, float]], *, gap_seconds: float) -> list[Period]:
     """Periods of work, merged across pauses of at most ``gap_seconds``; longer pauses are left out.
 
+    ``times`` are spans of work, from start to end, in any order.
     A workflow that continues after a night takes as much of the axis as one that was not interrupted.
     """
     stretches: list[Period] = []

@@ -63,8 +63,9 @@ SHORT_SECONDS = 0.05
 
 
 def report_facts(title: str, stages: Sequence[History], others: Sequence[History] = ()) -> dict[str, Any]:
-    """All content of a report; ``others`` are runs of the same request with other
-    numbers of workers, to compare with.
+    """All content of a report on ``stages``, as a dictionary for JSON.
+
+    ``others`` are runs of the same requests with other numbers of workers, to compare with.
     """
     rates = cached_rates()
     return {
@@ -86,7 +87,10 @@ def report_facts(title: str, stages: Sequence[History], others: Sequence[History
 
 
 def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
-    """Facts of one stage: planned and measured cost, attempts, workers, origin."""
+    """Facts of one stage, by name: planned and measured cost, attempts, workers, origin.
+
+    ``rates`` is the speed of this machine, with which sweeps are compared.
+    """
     last = stage.last
     facts = last.facts if last else {}
     return {
@@ -156,7 +160,7 @@ def read_bytes(stage: History) -> int | None:
 
 
 def long_side(stage: History) -> int:
-    """Number of rows, or of columns if these are swept, that one sweep over the matrix covers."""
+    """Length of the side of the matrix that a sweep goes along: its rows, or columns if these are swept."""
     rows, columns = stage.plan["shape"]
     return int(columns if stage.plan["orientation"] == "columns" else rows)
 
@@ -183,7 +187,7 @@ def _attempt(attempt: RunAttempt) -> dict[str, Any]:
 
 
 def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
-    """Facts of each sweep of the last attempt, with the least time that the machine would need for it."""
+    """Facts of each sweep of the last attempt, with the least seconds that a machine of this speed needs."""
     if stage.last is None:
         return []
     single = stage.plan.get("working_dtype") == "float32"
@@ -231,7 +235,7 @@ def busy_seconds(segments: Sequence[Segment]) -> float:
 
 
 def group_sweeps(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merge successive sweeps of the same kind and cost into one entry, with their count and mean time."""
+    """Merge successive facts of sweeps of the same kind and cost into one, with their count and mean time."""
     groups: list[list[dict[str, Any]]] = []
     for one in sweeps:
         if groups and _kind_of(groups[-1][0]) == _kind_of(one):
@@ -278,7 +282,7 @@ def timing_of(stage: History) -> Timing | None:
 
 
 def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
-    """Law of scaling fitted to a stage, with the measured speedups, for JSON."""
+    """Law of scaling fitted to the stage ``name``, with the measured speedups, for JSON."""
     return {
         "stage": name,
         "law": scaling.law,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Float64 = npt.NDArray[np.float64]
 
 GAP = 24
-"""Least distance between tiles, in pixels."""
+"""Least horizontal distance between tiles of a grid, in pixels."""
 
 NARROW = WIDTH // 2
 """Width of a picture for a narrow screen, in pixels."""
@@ -73,7 +73,7 @@ class ImageTile:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure of the page, as PNG."""
+    """A figure of the page, as PNG files for light and for dark screens, with its size in pixels."""
 
     title: str
     caption: str
@@ -112,8 +112,8 @@ class Page:
 def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
     """Output file of a page, checked before anything is read.
 
-    A page of the same subject is replaced. Another page of rankfold is replaced with ``overwrite``, and
-    nothing else ever.
+    ``subject`` is a text that identifies what the page is about. A page of the same subject is replaced.
+    Another page of rankfold is replaced with ``overwrite``, and nothing else ever.
 
     Raises
     ------
@@ -127,7 +127,10 @@ def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
 
 
 def write_page(page: Any, output: FileOutput, subject: str, template: str = "demo.html") -> None:
-    """Render a page; it gets its name when it is complete."""
+    """Render a page by a template, and write it to ``output``, where it appears when it is complete.
+
+    ``page`` and ``subject`` are as for ``render``.
+    """
     output.write(render(page, subject, template).encode())
 
 
@@ -136,7 +139,10 @@ def _digest(subject: str) -> str:
 
 
 def render(page: Any, subject: str, template: str = "demo.html") -> str:
-    """Render a page as HTML; templates lie next to this file."""
+    """Render a page as HTML; templates lie next to this file.
+
+    ``page`` is a ``Page`` or what another template shows; of ``subject`` the HTML holds a digest.
+    """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -180,14 +186,20 @@ def plain_text(facts: Sequence[Fact]) -> Lines:
 
 
 def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a figure for the page; its version for light screens is also written to a file."""
+    """Draw a figure for the page by ``draw``, a function of the theme.
+
+    Its version for light screens is also written to ``output``.
+    """
     picture = draw_picture(draw, title=title, caption=caption, alt=alt)
     output.write(picture.light)
     return picture
 
 
 def draw_picture(draw: Draw, *, title: str, caption: str, alt: str, narrow: Draw | None = None) -> Picture:
-    """Draw a figure for light and for dark screens; ``narrow`` draws it for phones."""
+    """Draw a figure for light and for dark screens by ``draw``, a function of the theme.
+
+    ``narrow`` is a function that draws it for phones.
+    """
     small = None if narrow is None else draw_picture(narrow, title=title, caption=caption, alt=alt)
     light, dark = (encoded(draw(theme), "png") for theme in (LIGHT, DARK))
     width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # in the PNG header
@@ -195,8 +207,9 @@ def draw_picture(draw: Draw, *, title: str, caption: str, alt: str, narrow: Draw
 
 
 def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme) -> Figure:
-    """Square images of one size with labels below; each pixel of an image covers a whole number of screen
-    pixels.
+    """Figure of square images of one size with labels below, ``across`` of them in a row.
+
+    Each pixel of an image covers a whole number of screen pixels.
     """
     label = 64
     side = len(tiles[0].image)
@@ -224,9 +237,10 @@ def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme)
 
 
 def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
-    """Variance that each component explains, and the cumulative sum.
+    """Figure of the share of the variance that each component explains, and of the cumulative sum.
 
-    ``errors`` are relative errors of singular values, so those of ``ratio`` are twice as large.
+    ``ratio`` (k,) are these shares. ``errors`` (k,) are relative errors of singular values, so those of
+    ``ratio`` are twice as large.
     """
     figure = new_figure(1000, title, theme)
     left, across = 150, WIDTH - 150 - MARGIN
@@ -265,7 +279,7 @@ def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
 
 
 def _calm(axes: Axes, name: str, theme: Theme) -> None:
-    """Style axes: a title above, percent on the left, faint horizontal rules, no box."""
+    """Style axes: the title ``name`` above, percent on the left, faint horizontal rules, no box."""
     axes.set_title(name, loc="left", color=theme.muted, fontsize=9, pad=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     quiet(axes, theme, grid="y")

@@ -122,8 +122,9 @@ def subject(path: Path) -> Subject:
 
 
 def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
-    """Make the content of the page about a run; ``others`` are runs of the same request with other numbers of
-    workers.
+    """Make the content of the page about a workflow or run.
+
+    ``others`` are runs of the same requests with other numbers of workers.
 
     Raises
     ------
@@ -293,7 +294,10 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw for wide screens and, with ``width=NARROW``, for narrow ones; returns both as one picture."""
+    """Draw a figure for wide screens and for narrow ones; returns both as one picture.
+
+    ``draw`` is a function of the theme and of ``width``, in pixels.
+    """
     return draw_picture(
         draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
     )
@@ -309,7 +313,10 @@ def narrow(drawing: Drawing) -> Drawing | None:
 
 
 def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | None:
-    """A plot with its options, or without them if colors are missing; None if there is no such plot."""
+    """A plot of a result with its options, or without them if they do not fit, as when colors are missing.
+
+    None if there is no plot of this kind.
+    """
     for choice in (options, {}):
         with contextlib.suppress(InputError, NonFiniteError):
             return drawing_of(result, kind, **choice)
@@ -317,8 +324,9 @@ def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | No
 
 
 def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield kinds of plots of a result, with options: those that the stage asked for,
-    then those that read little.
+    """Yield kinds of plots of a result, with options: those that its stage asks for, then quick ones.
+
+    Quick ones read little of the result.
     """
     assert one.result is not None  # noqa: S101  asked before
     kinds = list[str]()

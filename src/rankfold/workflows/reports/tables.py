@@ -1,6 +1,6 @@
 """Tables of a report, as text.
 
-Each function takes the facts of stages that ``measures.stage_facts`` returns.
+A ``stage`` here is the dictionary of facts on a stage that ``measures.stage_facts`` returns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield options with which the matrix was opened: axes that are rows, and preparation steps."""
+    """Yield names and values of options with which the matrix was opened: ``row_axes`` and ``prepare``.
+
+    ``data`` is the ``input`` of a stage.
+    """
     row_axes = data.get("layout", {}).get("row_axes")
     if isinstance(row_axes, list):
         yield "row_axes", " ".join(map(str, row_axes))
@@ -60,8 +63,9 @@ def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _request_items(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Parameters of a request as workflows name them, without fingerprints of other results or unset
-    values.
+    """Yield names, as in workflows, and values of the parameters of a request.
+
+    Digests of other results and values that are not set are left out.
     """
     kind = str(request.get("kind"))
     known = {each.name for each in METHODS[kind].parameters()} if kind in METHODS else None
@@ -78,7 +82,7 @@ def _plain(value: object) -> str:
 
 
 def workers(stages: Sequence[dict[str, Any]]) -> Table:
-    """Table of workers that were lost or replaced."""
+    """Table of the events in which workers were lost or replaced, at most ``EVENTS``."""
     rows = [
         (
             time.strftime("%H:%M:%S", time.gmtime(one["at"])),
@@ -95,7 +99,7 @@ def workers(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
-    """Table of planned and measured cost of each stage that finished."""
+    """Table of planned and measured cost of each stage with a finished attempt."""
     rows = []
     for stage in stages:
         plan, measurement = stage["planned"], stage["measured"]
@@ -165,7 +169,7 @@ def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def quality(stage: dict[str, Any]) -> Table:
-    """Table of the measures of quality of a result."""
+    """Table of the measures of quality of the result of a stage."""
     words = {
         "largest_error_estimate": "largest estimated error of a singular value, relative",
         "captured": "share of the variance that is captured",

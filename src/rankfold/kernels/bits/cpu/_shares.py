@@ -33,7 +33,8 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MARGIN = 2.0**-48
-"""Margin of a slope: above its rounding error, and below the least difference of two slopes."""
+"""Amount by which a slope is raised or lowered: above its rounding error, and below the least difference of
+two slopes."""
 
 MOST_STRICT = 2**22
 """Largest number of bits of a row for which different slopes differ by more than ``MARGIN``."""
@@ -50,9 +51,10 @@ Lanes = tuple[Float64, Float64, Float64, Int64]
 def lists_of_others(
     lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
 ) -> tuple[Float64, Int64]:
-    """Keys and ids of the neighbor lists of the ``count`` columns, that is rows of the other block.
+    """Keys and ids, (count, k), of the neighbor lists of ``count`` columns, that is rows of the other block.
 
-    These are ``lists_i`` if both blocks are the same, and lists that accept nothing if ``lists_j`` is None.
+    They are those of ``lists_i`` if both blocks are the same, else those of ``lists_j``; if that is None,
+    they are new lists that accept nothing.
     """
     if same:
         return lists_i.keys, lists_i.ids
@@ -90,7 +92,11 @@ def open_lanes(
     bits: int,
     metric: int,
 ) -> None:
-    """Write size, slope and offset of each column of a run, for comparison with rows of ids >= ``first``."""
+    """Write into ``lanes`` size, slope and offset of each column of a run, for rows of ids >= ``first``.
+
+    The run is columns ``start:start + columns`` of a block; ``sizes``, ``keys`` and ``ids`` are those of all
+    columns of the block. Lanes after the last column pass no pair.
+    """
     for j in range(RUN):
         if j < columns:
             size = sizes[start + j]
@@ -117,7 +123,23 @@ def take_run(
     bits: int,
     metric: int,
 ) -> None:
-    """Insert pairs of a row and columns of a run, from ``least`` on, that pass the test, into their lists."""
+    """Insert pairs of a row and the columns of a run that pass the test into the lists of both, in place.
+
+    Parameters
+    ----------
+    shared : (RUN,)
+        Numbers of members that the row shares with each column of the run.
+    lanes : Lanes
+        Of the run; slopes and offsets are updated with the lists.
+    size, keys, ids, name
+        Of the row: its size, its neighbor list, and its id.
+    keys_j, ids_j : (q, k)
+        Neighbor lists of all columns of the block.
+    start, first_j : int
+        First column of the run in the block, and the id of the block's first column.
+    least, columns : int
+        Columns ``least:columns`` of the run are compared.
+    """
     slope, offset = limit(keys[0], ids[0], size, first_j + start, bits, metric)
     if not _any_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset):
         return

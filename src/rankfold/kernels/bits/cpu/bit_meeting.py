@@ -126,7 +126,7 @@ def _load(y: Array, start: int, columns: int, run: Array) -> None:
 
 @part
 def _count_run(x: Array, i: Index, run: Array, shared: Array) -> None:
-    """Count the ones that a row shares with each column of a run."""
+    """Write into ``shared`` the number of ones that row ``i`` of ``x`` shares with each column of ``run``."""
     words = len(run)
     fours = words - words % 4
     shared[:] = 0

@@ -27,9 +27,11 @@ SQUARED = int(Metric.SQEUCLIDEAN)
 def _score(
     products: Array, a: int, groups: Int64, found: int, edges: Int64, squares: Array, least: Float64
 ) -> None:
-    """Turn products of a row into scores, and write the least score of each open group.
+    """Turn products of row ``a`` of a tile with the centers of its open groups into scores, in place.
 
-    The score of a center is its squared distance less the squared norm of the row.
+    The score of a center is its squared distance less the squared norm of the row. ``groups[a]`` lists the
+    ``found`` open groups, and ``least`` gets the least score of each; ``squares`` has the squared norms of
+    centers.
     """
     for j in range(found):
         lowest = squares.dtype.type(np.inf)
@@ -53,7 +55,11 @@ def _highest(
     least: Float64,
     slack: Float64,
 ) -> float:
-    """Write the error bounds of scores of open groups; returns an upper bound of the least score."""
+    """Write the error bounds of scores of open groups into ``slack``; returns a bound above the least score.
+
+    ``length`` is the norm of row ``a`` of a tile, ``roots`` the largest norm of a center in each group, and
+    ``least`` the least computed score in each of the ``found`` open groups.
+    """
     high = np.inf
     for j in range(found):
         slack[j] = slack_of(length, roots[groups[a, j]], error, tiny)
@@ -73,7 +79,11 @@ def _candidates(
     high: float,
     places: Int64,
 ) -> int:
-    """List centers, by row of ``packed``, whose lower bounds are not above ``high``; returns their number."""
+    """List centers in ``places``, by row of ``packed``, if their score may be at most ``high``.
+
+    ``slack`` has the error bound of scores in each of the ``found`` open groups of row ``a``. Returns the
+    number of centers.
+    """
     count = 0
     for j in range(found):
         if least[j] - slack[j] <= high:
@@ -85,7 +95,11 @@ def _candidates(
 
 @part
 def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> int:
-    """Append the center that a row had, if it may be nearest and is not listed; returns the new number."""
+    """Append center ``own``, that a row had, to ``places``, if it may be nearest and is not listed.
+
+    ``low`` is the lower bound of its score, ``high`` an upper bound of the least; ``own`` is -1 for none.
+    Returns the new number of listed centers.
+    """
     if own < 0 or low > high:
         return count
     for c in range(count):
@@ -99,9 +113,10 @@ def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> i
 def _measure(
     x: Array, i: int, exact: Float64, members: Int64, places: Int64, count: int, row: Float64, lanes: Float64
 ) -> tuple[int, float]:
-    """The nearest of ``count`` listed centers, by row of ``packed``, and its squared distance.
+    """The center nearest to ``x[i]`` among the first ``count`` of ``places``, and its squared distance.
 
-    Of equally near centers it is the first.
+    Centers are rows of ``packed``; of equally near ones it is the one with the least number. ``row`` and
+    ``lanes`` are scratch.
     """
     best, least = 0, np.inf
     load(x[i], 1.0, SQUARED, row)
@@ -124,7 +139,10 @@ def _keep_bounds(
     bounds: Array,
     i: int,
 ) -> None:
-    """Write lower bounds of the distances of a row from the centers of each open group."""
+    """Write into ``bounds[i]`` lower bounds of the distances of a row from the centers of each open group.
+
+    ``norm`` is the squared norm of the row, which is row ``a`` of its tile.
+    """
     for j in range(found):
         bounds[i, 1 + groups[a, j]] = narrow(np.sqrt(max(least[j] + norm - slack[j], 0.0)))
 
@@ -142,7 +160,10 @@ def _leave_out(
     bounds: Array,
     i: int,
 ) -> None:
-    """Write the lower bound of the group of the nearest center again, without that center."""
+    """Write again the lower bound of the group of the nearest center, ``new``, without that center.
+
+    It goes to ``bounds[i]``. ``scores`` are as ``_score`` leaves them; for others see ``_keep_bounds``.
+    """
     for j in range(found):
         g, least = groups[a, j], np.inf
         if edges[g] <= new < edges[g + 1]:
@@ -156,7 +177,10 @@ def _leave_out(
 def _put_back(
     own: int, square: float, groups: Int64, a: int, found: int, edges: Int64, bounds: Array, i: int
 ) -> None:
-    """Lower the bound of the group of a center that a row has left, if that group was not open."""
+    """Lower the bound in ``bounds[i]`` of the group of ``own``, a center that row i left, if it was not open.
+
+    ``square`` is a lower bound of the squared distance of the row from that center.
+    """
     for j in range(found):
         if edges[groups[a, j]] <= own < edges[groups[a, j] + 1]:
             return
@@ -177,7 +201,10 @@ def _measure_all(
     row: Float64,
     lanes: Float64,
 ) -> int:
-    """Measure the nearest center of a row whose products may overflow; no bound then excludes a group."""
+    """Find the nearest center of a row whose products may overflow, by measuring all distances.
+
+    Returns the row of ``packed`` that holds it. Writes bounds of the row, of which none excludes a group.
+    """
     for p in range(members.shape[0]):
         places[p] = p
     new, square = _measure(x, i, exact, members, places, members.shape[0], row, lanes)
@@ -197,7 +224,10 @@ def settle(
     count: int,
     places: Int64,
 ) -> int:
-    """Write labels and bounds of open rows; returns the number of rows whose label changed."""
+    """Write labels and bounds of the ``count`` open rows in ``tile``, from their products with centers.
+
+    Returns the number of rows whose label changed; ``places``, (k + 1,), is scratch.
+    """
     # Fields are taken out of tuples once: each access updates two reference counts.
     exact, _, _, wide, members, places_of, edges, _, _ = centers
     _, numbers, before, norms, products, groups, founds, _, _, scores, least, slack, row, lanes = tile

@@ -39,7 +39,7 @@ class Tile(NamedTuple):
     """(TILE,) labels before this step."""
 
     norms: Float64
-    """(TILE,) squared norms of rows."""
+    """(TILE,) squared norms of ``rows``."""
 
     own: Float64
     """(TILE,) products of rows with their own centers."""
@@ -49,7 +49,7 @@ class Tile(NamedTuple):
 
     group_counts: Int64
     members: Int64
-    """(g, TILE) rows that each group is open for: the first ``member_counts`` of each group."""
+    """(g, TILE) positions in the tile of rows that a group is open for: its first ``member_counts``."""
 
     member_counts: Int64
     products: Array
@@ -91,7 +91,7 @@ class Rounding(NamedTuple):
 
 @part
 def widen(value: float) -> float:
-    """Upper bound of a value that stays one when stored in float32."""
+    """Upper bound of a value, so much above it that it is still one when it is rounded to float32."""
     if value <= 0:
         return 0.0
     return min(max(value * (1 + MARGIN), SMALLEST), LARGEST)
@@ -99,7 +99,7 @@ def widen(value: float) -> float:
 
 @part
 def narrow(value: float) -> float:
-    """Lower bound of a value that stays one when stored in float32."""
+    """Lower bound of a value, so much below it that it is still one when it is rounded to float32."""
     return 0.0 if value < 2 * SMALLEST else min(value * (1 - MARGIN), LARGEST)
 
 
@@ -108,7 +108,10 @@ def narrow(value: float) -> float:
 
 @part
 def slack_of(length: float, root: float, error: float, tiny: float) -> float:
-    """Error bound of a squared distance that is computed from a product, by both norms."""
+    """Error bound of a squared distance that is computed from a product, for norms ``length`` and ``root``.
+
+    ``error`` and ``tiny`` are fields of ``Rounding``.
+    """
     size = length + root
     return error * size * size + tiny
 
@@ -130,7 +133,10 @@ _loosen = compile_loop(_loosen_bounds, fastmath={"nnan", "nsz"}, called_from_pyt
 
 @part
 def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> int:
-    """List, for row ``i``, the groups that may hold a center within ``upper``; returns their number."""
+    """List in ``groups[a]`` the groups that may hold a center within distance ``upper`` of row ``i``.
+
+    Returns their number.
+    """
     count = 0
     for g in range(groups.shape[1]):
         # Whether a group is open is hard to predict: no branch depends on it.
@@ -143,7 +149,7 @@ def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> 
 def open_rows(
     x: Array, begin: int, centers: Centers, rounding: Rounding, labels: Array, bounds: Array, tile: Tile
 ) -> tuple[int, int, int]:
-    """Gather open rows from ``begin`` on, up to a full tile.
+    """Update the bounds of rows from ``begin`` on, and gather open rows into ``tile`` until it is full.
 
     Returns the row after the last one read, the number of open rows, and their number of open pairs of row
     and center.
@@ -180,7 +186,10 @@ def open_rows(
 
 @part
 def _list_row(a: int, groups: Int64, found: int, members: Int64, member_counts: Int64, edges: Int64) -> int:
-    """Append a row to the lists of the groups open for it; returns the number of centers in these."""
+    """Append row ``a`` of a tile to the lists ``members`` of the ``found`` groups that are open for it.
+
+    Returns the number of centers in these groups.
+    """
     pairs = 0
     for j in range(found):
         g = groups[a, j]

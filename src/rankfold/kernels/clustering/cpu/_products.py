@@ -75,7 +75,7 @@ def _four_by_four_of(rows: Array, some: Array, packed: Array, p: int, out: Array
 
 
 load_less_shift = compile_loop(_load_of, fastmath=REORDERED, called_from_python=False)
-"""Write a row less the shift into a tile; returns its squared norm, and its product with a center."""
+"""Write ``x[i] - shift`` into ``rows[a]``; returns its squared norm, and its product with ``packed[p]``."""
 
 _dot = compile_loop(_dot_of, fastmath=REORDERED, called_from_python=False)
 _row_by_four = compile_loop(_row_by_four_of, fastmath=REORDERED, called_from_python=False)

@@ -43,7 +43,7 @@ def _add_row(x: Array, i: int, shift: Float64, weight: float, totals: Float64, j
 def _add_rows(
     x: Array, begin: int, end: int, shift: Float64, weights: Float64, labels: Array, sums: Any, lanes: Float64
 ) -> None:
-    """Add rows to the sums of their clusters."""
+    """Add rows ``begin:end`` less the shift to ``sums``: totals and weights of clusters, and squares."""
     totals, counts, squares = sums
     for i in range(begin, end):
         weight = weights[i] if weights.shape[0] else 1.0
@@ -56,7 +56,10 @@ def _add_rows(
 def _move_rows(
     x: Array, tile: Tile, count: int, shift: Float64, weights: Float64, labels: Array, sums: Any
 ) -> None:
-    """Move rows whose label changed from the sums of their old clusters to those of their new ones."""
+    """Move rows of a tile whose label changed from the sums of their old clusters to those of their new ones.
+
+    ``count`` rows are in the tile; ``sums`` are totals and weights of clusters, and squares, which stay.
+    """
     totals, counts, _ = sums
     for a in range(count):
         i, old = tile.numbers[a], tile.before[a]
@@ -87,7 +90,8 @@ def _advance(
 ) -> tuple[int, int, int, int]:
     """Finish a multiplied tile ``at``, and further tiles until BLAS is to multiply one.
 
-    A tile is its first row, the row after its last, and the number of its open rows. Returns the next tile
+    A tile is given as its first row, the row after its last, and the number of its open rows. ``known`` is
+    labels, bounds and weights; ``sums`` is totals and weights of clusters, and squares. Returns the next tile
     and the number of rows whose label changed; no rows are left if that tile begins at the end.
     """
     (begin, end, count), (labels, bounds, weights), moved = at, known, 0

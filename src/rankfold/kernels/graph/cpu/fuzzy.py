@@ -57,7 +57,7 @@ def _unit(mean: float) -> float:
 
 @part
 def _rho(d: Float32, local_connectivity: float) -> Any:
-    """Distance up to which neighbors weigh 1."""
+    """Distance rho up to which neighbors weigh 1, of a row whose neighbors are at the increasing ``d``."""
     count, first = len(d), 0
     while first < count and d[first] <= ZERO:
         first += 1
@@ -73,7 +73,7 @@ def _rho(d: Float32, local_connectivity: float) -> Any:
 
 @part
 def _width(beyond: Float32, target: float) -> float:
-    """Width (sigma) for which the weights of a row have the sum ``target``."""
+    """Width (sigma) for which the weights of a row have the sum ``target``; ``beyond`` is d - rho."""
     low, high, width = 0.0, np.inf, 1.0
     for _ in range(STEPS):
         total = 0.0

@@ -61,7 +61,10 @@ def _lower(
 
 @part
 def _rise(keys: Float64, heap: Array, places: Array, place: Any, key: Any, vertex: Any) -> None:
-    """Put a vertex at position ``place`` of the heap, and sift it up while it is nearer than its parent."""
+    """Put a vertex at position ``place`` of the heap, and sift it up while it is nearer than its parent.
+
+    ``keys`` and ``heap`` have distance and vertex at each position, ``places`` the position of each vertex.
+    """
     while place > 0:
         above = (place - 1) >> 2
         if keys[above] <= key:

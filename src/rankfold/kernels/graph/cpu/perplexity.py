@@ -57,7 +57,10 @@ def _weigh_rows(distances: Array, targets: Float64, out: Array) -> None:
 
 @part
 def _precision(squares: Float64, weights: Float64, target: float) -> float:
-    """Precision at which weights have the target entropy, for squares whose mean is 1."""
+    """Precision beta at which the weights ``exp(-beta squares)`` of a row have the entropy ``target``.
+
+    The mean of the squares is 1; ``weights`` is scratch.
+    """
     low, high, beta = 0.0, np.inf, 1.0
     for _ in range(STEPS):
         for j in range(len(squares)):

@@ -25,7 +25,10 @@ def push_sums(targets: Float32, sources: Float32, *, push: Float32, near: Float6
 
 
 def _sums_of(x: Any, y: Any, xs: Float32, ys: Float32) -> Any:
-    """Sums of q, q^2 dx and q^2 dy over some sources, for one target in the plane."""
+    """Sums of q, q^2 dx and q^2 dy over sources at ``xs, ys``, for one target at (x, y).
+
+    dx and dy are target less source, ``q = 1 / (1 + dx^2 + dy^2)``.
+    """
     sum_q, sum_x, sum_y = ZERO, ZERO, ZERO
     for j in range(len(xs)):
         dx, dy = x - xs[j], y - ys[j]
@@ -53,7 +56,10 @@ def _push_in_plane(targets: Float32, sources: Float32, push: Float32, near: Floa
 
 
 def _nearness_of(target: Float32, sources: Float32, start: int, q: Float32) -> Any:
-    """Write q of a target and some sources into ``q``; returns their sum."""
+    """Fill ``q`` with ``1 / (1 + |y - s|^2)`` for a target y and the sources s from ``start`` on.
+
+    Returns the sum of ``q``; ``sources`` is (d, n).
+    """
     q[:] = ONE
     for d in range(len(target)):
         own, line = target[d], sources[d][start : start + len(q)]

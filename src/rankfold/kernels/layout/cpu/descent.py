@@ -58,7 +58,7 @@ def measure_descent(
 def _plane_of(
     positions: Float32, vertex: int, neighbors: Array, weights: Float32, xs: Float32, ys: Float32
 ) -> Any:
-    """Attraction of a vertex by some edges, in a plane: returns its x and y.
+    """Attraction of a vertex by some edges, in a plane: returns x and y of ``sum w q (y - y_j)``.
 
     Positions of neighbors are gathered into ``xs`` and ``ys`` first, so that the sums are vectorized.
     """
@@ -77,7 +77,7 @@ def _plane_of(
 def _pull_of(
     positions: Float32, vertex: int, neighbors: Array, weights: Float32, start: int, stop: int, out: Float32
 ) -> None:
-    """Write the attraction of a vertex by its edges ``start:stop``."""
+    """Write the attraction of a vertex by edges ``start:stop`` into ``out``, (d,): ``sum w q (y - y_j)``."""
     out[:] = ZERO
     width = len(out)
     for edge in range(start, stop):
@@ -170,7 +170,7 @@ def _measure(
 
 
 def _loss_of(positions: Float32, vertex: int, neighbors: Array, weights: Float32, squares: Float32) -> Any:
-    """``sum w log(1 + d^2)`` over some edges of a vertex."""
+    """``sum w log(1 + d^2)`` over some edges of a vertex, to ``neighbors``; ``squares`` is scratch."""
     for edge in range(len(neighbors)):
         other, square = neighbors[edge], ONE
         for d in range(positions.shape[1]):

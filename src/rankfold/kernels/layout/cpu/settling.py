@@ -117,7 +117,7 @@ def _settle_by_pairs(
 
 @part
 def _pull(positions: Float32, neighbors: Array, weights: Float32, y: Float32, out: Float64) -> None:
-    """Write the attraction of a row by its neighbors."""
+    """Write the attraction of a row at ``y`` by its neighbors into ``out``, (d,): ``sum w q (y - y_j)``."""
     out[:] = 0
     for j in range(len(neighbors)):
         other, square = neighbors[j], 1.0
@@ -139,7 +139,7 @@ def _step(
     momentum: float,
     longest: float,
 ) -> None:
-    """Move a row down its gradient."""
+    """Move a row, at ``y``, one step down its gradient; ``y``, ``velocity`` and ``gains`` change in place."""
     length = 0.0
     for d in range(len(y)):
         length += gradient[d] * gradient[d]

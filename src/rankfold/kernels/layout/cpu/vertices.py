@@ -150,7 +150,10 @@ def _move_in_space(
 
 @part
 def _drawn(own: Any, first: Any, last: Any) -> Any:
-    """Number of the edge before the one, drawn in each epoch, that a vertex begins with."""
+    """Position before that of the edge that acts first on a vertex in an epoch.
+
+    That edge is drawn among edges ``first:last`` by the random bits ``own``.
+    """
     return first - 1 + np.int64(((own >> HALF) * np.uint64(last - first)) >> HALF)
 
 
@@ -158,7 +161,10 @@ def _drawn(own: Any, first: Any, last: Any) -> Any:
 def _repel(
     x: Float32, push: Float32, positions: Float32, repulsion: Float32, counter: Any, negatives: int, rate: Any
 ) -> None:
-    """Move away from random vertices, by the sum of their forces at the current position."""
+    """Move ``x``, in place, away from random vertices, by the sum of their forces at ``x`` times ``rate``.
+
+    ``counter`` is that of the first random number; ``push`` is scratch.
+    """
     push[:] = ZERO
     word, count = np.uint64(0), np.uint64(len(positions))
     for sample in range(negatives):
@@ -205,7 +211,10 @@ def _spread(
     other: Any,
     phase: Any,
 ) -> Any:
-    """Factor of the additional force along an edge that preserves densities: see ``Density``."""
+    """Factor of the additional force along an edge that preserves densities: see ``Density.pushes``.
+
+    ``square`` is the squared length of the edge, ``attraction`` the factor of its attraction.
+    """
     if not square > ZERO:
         return ZERO
     close, steep = _factor(closeness, square), HALF_OF * attraction

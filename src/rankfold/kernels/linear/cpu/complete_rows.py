@@ -21,7 +21,7 @@ Float64 = npt.NDArray[np.float64]
 
 @contracted_part
 def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
-    """Add outer products of four rows of loadings, the last of which may be zero, to the lower half."""
+    """Add outer products of four rows of loadings, (4, k), times ``sign``, to the lower half of ``m``."""
     w0, w1, w2, w3 = four[0], four[1], four[2], four[3]
     for a in range(len(w0)):
         f0, f1, f2, f3 = sign * w0[a], sign * w1[a], sign * w2[a], sign * w3[a]
@@ -33,7 +33,10 @@ def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
 def _normal_matrix(
     gaps: Array, count: int, loadings: Float64, gram: Float64, spread: Float64, noise: float, m: Float64
 ) -> None:
-    """Write the lower half of the matrix M of a row; ``gaps`` is 0 where an entry counts as present."""
+    """Write the lower half of the matrix M (k, k) of a row into ``m``.
+
+    ``gaps`` is 0 where an entry counts as present, ``count`` is the number of these entries.
+    """
     n, k = loadings.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -57,7 +60,7 @@ def _normal_matrix(
 
 @contracted_part
 def _factorize(m: Float64) -> None:
-    """Replace the lower half by its Cholesky factor, by rows; its diagonal is stored as reciprocals."""
+    """Replace the lower half of ``m`` by its Cholesky factor, whose diagonal is stored as reciprocals."""
     for a in range(m.shape[0]):
         for b in range(a):
             s = m[a, b]
@@ -87,7 +90,10 @@ def _solve(m: Float64, z: Float64) -> None:
 
 @contracted_part
 def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
-    """Write the inverse of M from its Cholesky factor ``m``: the inverse of the triangle, times itself."""
+    """Write the inverse of M into ``inverse``, from its Cholesky factor ``m``, as ``_factorize`` leaves it.
+
+    ``lower`` becomes the inverse of that factor.
+    """
     k = m.shape[0]
     for a in range(k):
         for b in range(k):
@@ -110,7 +116,7 @@ def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
 
 @contracted_part
 def _project(row: Array, gaps: Array, mean: Float64, loadings: Float64, z: Float64) -> None:
-    """Write into ``z`` the sum of loadings of present entries, times their deviations from the mean."""
+    """Write into ``z`` the sum of loadings of present entries (``gaps`` is 0), times these less the mean."""
     n, k = loadings.shape
     for a in range(k):
         z[a] = 0.0
@@ -150,7 +156,10 @@ def _dot(w: Float64, z: Float64) -> float:
 
 @contracted_part
 def _coordinates(row: Array, gaps: Array, count: int, model: RowModel, m: Float64, z: Float64) -> None:
-    """Write the coordinates z of a row; ``m`` becomes the Cholesky factor of M."""
+    """Write the coordinates z (k,) of a row; ``m`` becomes the Cholesky factor of M.
+
+    ``gaps`` is 0 where an entry counts as present, ``count`` is the number of these entries.
+    """
     _project(row, gaps, model.mean, model.loadings, z)
     _normal_matrix(gaps, count, model.loadings, model.gram, model.spread, model.noise[0], m)
     _factorize(m)
@@ -185,7 +194,10 @@ def _row_period(there: int, columns: int, period: int) -> int:
 
 @contracted_part
 def _mark_held_out(row: int, key: np.uint64, period: int, gaps: Array) -> int:
-    """Set ``gaps`` to 2 where an entry is held out; returns the number of these entries."""
+    """Set ``gaps`` from 0 to 2 where an entry is held out; returns the number of these entries.
+
+    ``row`` is the index of the row in the matrix, ``period`` is that of the row: see ``row_period``.
+    """
     n = len(gaps)
     runs, held = -(-n // period), 0
     for c in range(runs):
@@ -216,7 +228,11 @@ def _fill_triangle(z: Float64, covariance: Float64, noise: float, triangle: Floa
 def _measure(
     row: Array, gaps: Array, mean: Float64, loadings: Float64, z: Float64, old: Float64, columns: Array
 ) -> tuple[float, float, float, float, float, float]:
-    """Compute the first six of ``RowSums.totals`` for a row, and add to ``RowSums.columns``."""
+    """Return the first six of ``RowSums.totals`` for one row, and add to ``columns``, ``RowSums.columns``.
+
+    ``gaps`` is 0 for present, 1 for missing and 2 for held out entries; ``old`` has the values that the model
+    before expects of missing ones.
+    """
     fitted, errors, sizes, changes, squares, held = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(len(mean)):
         if gaps[j] == 0:
@@ -248,9 +264,9 @@ def _predict(gaps: Array, mean: Float64, loadings: Float64, z: Float64, old: Flo
 
 @contracted_part
 def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, shared: Float64) -> None:
-    """Add T of a row to ``squares`` of its present columns if these are few.
+    """Add ``triangle``, T of a row, to ``squares`` of the columns it has, if these are less than half of all.
 
-    Otherwise subtract it from those of the other columns, and add it to ``shared``.
+    Otherwise subtract it from ``squares`` of the other columns, and add it to ``shared``.
     """
     n, q = squares.shape
     few = 2 * count < n
@@ -268,7 +284,7 @@ def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, s
 def _add_expected(
     gaps: Array, loadings: Float64, z: Float64, covariance: Float64, noise: float, products: Float64
 ) -> float:
-    """Add expected products of missing or held out entries with (z, 1).
+    """Add expected products of missing or held out entries with (z, 1) to ``products``, (n, k + 1).
 
     Returns the sum of the expected squares of these entries.
     """

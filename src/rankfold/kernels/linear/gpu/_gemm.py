@@ -64,9 +64,10 @@ def multiply(a: Array, b: Array, *, out: Array, add: bool = False, tf32: bool = 
 
 
 def add_transpose_product(x: Array, y: Array, *, total: Array, work: Array, tf32: bool = False) -> None:
-    """``total += x.T @ y``, in float64 whatever the type of ``x`` and ``y``; ``work`` is of that type.
+    """``total += x.T @ y``, in float64 whatever the type of ``x`` and ``y``.
 
-    The rounding error in float32 is that of ``RUN_ROWS`` rows.
+    ``work``, of that type and of the shape of ``total``, is overwritten. The rounding error in float32 is
+    that of ``RUN_ROWS`` rows.
     """
     rows = len(x)
     run = rows if x.dtype == np.float64 else RUN_ROWS

@@ -27,7 +27,7 @@ ONE, TWO, THREE = Index(LANES), Index(2 * LANES), Index(3 * LANES)
 
 
 def inner_product(metric: int) -> bool | None:
-    """Marker whose type separates loops of inner products from others: each compiles only its own sum."""
+    """True for ``INNER_PRODUCT``, else None: two types, for which numba compiles loops with one sum each."""
     return True if metric == INNER_PRODUCT else None
 
 
@@ -43,7 +43,10 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
 def distance(
     row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, inner: Any, sums: Float64
 ) -> float:
-    """Key (distance) of ``row``, copied by ``load``, and row ``j`` of ``y``; see ``inner_product``."""
+    """Key (distance) of ``row``, copied by ``load``, and row ``j`` of ``y``.
+
+    ``inner`` is the result of ``inner_product``; ``sums``, (LANES,), is scratch.
+    """
     if inner is not None:
         _add_products(row, y, Index(j), sums)
         return -_total(sums)

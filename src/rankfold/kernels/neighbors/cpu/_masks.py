@@ -24,7 +24,9 @@ INT32, INT64, BIT = ir.IntType(32), ir.IntType(64), ir.IntType(1)
 def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, other: Any, limit: Any) -> Any:
     """Mask of 64 pairs: bit t is ``others[j] + other - row[j] < max(limit, limits[j])`` at j = start + t.
 
-    All are of one type of floating point numbers, and arrays are contiguous.
+    ``row`` is inner products of a row with others; ``others`` and ``other`` are terms of these and of the
+    row in lower bounds of distances; ``limits`` and ``limit`` are what a bound must be below. All are of one
+    type of floating point numbers, and arrays are contiguous.
     """
     signature = types.uint64(row, others, limits, types.int64, row.dtype, row.dtype)
 
@@ -39,9 +41,10 @@ def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, oth
 
 
 def _keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: Any, other: Any) -> Any:
-    """Lower ``least[at + t]`` to ``others[j] + other - row[j]`` at j = start + t, for all lanes t.
+    """Lower ``least[at + t]`` to ``others[j] + other - row[j]`` at j = start + t, for all 64 lanes t.
 
-    All are of one type of floating point numbers, and arrays are contiguous.
+    What is lower already stays. ``row``, ``others`` and ``other`` are as for ``_mask_below``. All are of one
+    type of floating point numbers, and arrays are contiguous.
     """
     signature = types.void(row, others, least, types.int64, types.int64, row.dtype)
 
@@ -72,9 +75,10 @@ lowest_bit: Any = intrinsic(_lowest_bit)
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Generator of the code of an intrinsic.
+    """Generator of the code of an intrinsic, whose methods return LLVM values.
 
-    Its first three arguments are arrays: products of a row with others, terms of the others, one more.
+    The first three arguments of the intrinsic are arrays: inner products of a row with others, terms of the
+    others in lower bounds of distances (see ``bounds.near``), and one more.
     """
 
     context: Any
@@ -93,13 +97,13 @@ class _Code:
         return int(self.signature.args[0].dtype.bitwidth // 8)
 
     def place(self, array: int, start: Any) -> Any:
-        """Address of the lanes of an array from ``start`` on."""
+        """Address of ``LANES`` elements, from ``start`` on, of the array at argument ``array``."""
         kind, value = self.signature.args[array], self.arguments[array]
         data = cgutils.create_struct_proxy(kind)(self.context, self.builder, value).data  # type: ignore[no-untyped-call]
         return self.builder.bitcast(self.builder.gep(data, [start]), self.vector.as_pointer())
 
     def lanes(self, array: int, start: Any) -> Any:
-        """Vector of ``LANES`` elements of an array from ``start`` on."""
+        """Vector of ``LANES`` elements, from ``start`` on, of the array at argument ``array``."""
         return self.builder.load(self.place(array, start), align=self.size)
 
     def everywhere(self, value: Any) -> Any:
@@ -109,7 +113,11 @@ class _Code:
         return self.builder.shuffle_vector(self.builder.insert_element(unset, value, first), unset, lanes)
 
     def bounds(self, start: int, other: int) -> Any:
-        """Bounds of all lanes: terms of the others, plus the term of the row itself, less products."""
+        """Vector of lower bounds, in halves as in ``lists.py``, of distances of a row from ``LANES`` others.
+
+        A bound is the term of the row, plus the term of the other row, less their product. ``start`` and
+        ``other`` are positions of arguments of the intrinsic: the first of the others, and the row's term.
+        """
         at = self.arguments[start]
         own = self.everywhere(self.arguments[other])
         return self.builder.fsub(self.builder.fadd(own, self.lanes(1, at)), self.lanes(0, at))

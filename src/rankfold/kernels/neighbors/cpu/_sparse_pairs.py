@@ -57,7 +57,7 @@ def _add(a: float, b: float) -> tuple[float, float]:
 
 @compile_loop
 def sum_squares(indptr: Int64, indices: Array, data: Array, scale: Float64, squares: Float64) -> bool:
-    """Write squared norms; returns True if columns increase: see ``square_rows``."""
+    """Write squared norms into ``squares``, (r, 2); returns True if columns increase: see ``square_rows``."""
     for i in range(len(scale)):
         last, total, rest = np.int64(-1), 0.0, 0.0
         for p in range(indptr[i], indptr[i + 1]):
@@ -74,7 +74,7 @@ def sum_squares(indptr: Int64, indices: Array, data: Array, scale: Float64, squa
 
 @part
 def _open(x: Rows, i: int, row: Open, cosine: bool) -> None:
-    """Write a row with its zeros into buffers of zeros."""
+    """Write row ``i`` of ``x``, scaled if ``cosine``, into the buffers ``row``, which hold zeros."""
     scale = x[3][i] if cosine else 1.0
     for p in range(x[0][i], x[0][i + 1]):
         column, value = Index(x[1][p]), np.float64(x[2][p]) * scale
@@ -84,7 +84,7 @@ def _open(x: Rows, i: int, row: Open, cosine: bool) -> None:
 
 @part
 def _close(x: Rows, i: int, row: Open) -> None:
-    """Zero the buffers again for the next row."""
+    """Zero again what ``_open`` wrote of row ``i`` of ``x`` into the buffers ``row``."""
     for p in range(x[0][i], x[0][i + 1]):
         column = Index(x[1][p])
         row[0][column], row[1][column] = 0.0, False
@@ -92,7 +92,10 @@ def _close(x: Rows, i: int, row: Open) -> None:
 
 @part
 def _distance(x: Rows, i: int, row: Open, y: Rows, j: int, metric: int, inner: Any, sums: Float64) -> float:
-    """Key of a pair of rows, the first of which is open; see ``inner_product``."""
+    """Key (distance) of row ``i`` of ``x``, which is open in ``row``, and row ``j`` of ``y``.
+
+    ``inner`` is the result of ``inner_product``; ``sums``, (LANES,), is scratch.
+    """
     scale = 1.0
     if metric == COSINE:
         scale = y[3][j]
@@ -122,9 +125,11 @@ def _dot(
     scale: float,
     matches: Int64,
 ) -> tuple[float, float]:
-    """Inner product in twice the precision, as a sum of two numbers, over the columns that both rows have.
+    """Inner product of an open row and entries ``first:stop`` of another, over the columns that both have.
 
-    Arrays are passed one by one, since references to those in a tuple are counted at every call.
+    It is in twice the precision, as a sum of two numbers. ``row`` and ``flags`` are the open row, ``scale``
+    is the factor of the other, and ``matches`` is scratch. Arrays are passed one by one, since references to
+    those in a tuple are counted at every call.
     """
     total, rest, count = 0.0, 0.0, Index(0)
     # No branch depends on a column: which few are in both rows cannot be predicted.
@@ -141,7 +146,7 @@ def _dot(
 
 @part
 def _lanes(row: Open, y: Rows, j: int, sums: Float64) -> float:
-    """Inner product of an open row and row ``j``, added up in the order of dense rows."""
+    """Inner product of an open row and row ``j`` of ``y``, added up in the order of dense rows."""
     sums[:] = 0
     for p in range(Index(y[0][j]), Index(y[0][j + 1])):
         column = Index(y[1][p])
@@ -152,7 +157,10 @@ def _lanes(row: Open, y: Rows, j: int, sums: Float64) -> float:
 
 @part
 def _merge(x: Rows, i: int, row: Open, y: Rows, j: int, scale: float, sums: Float64) -> float:
-    """Sum of squared differences as for dense rows, to the last bit: a zero adds nothing."""
+    """Sum of squared differences of row ``i`` of ``x``, open in ``row``, and row ``j`` of ``y``.
+
+    It is that of dense rows to the last bit, since a zero adds nothing. ``scale`` is the factor of row j.
+    """
     a, a_end, b, b_end = Index(x[0][i]), Index(x[0][i + 1]), Index(y[0][j]), Index(y[0][j + 1])
     sums[:] = 0
     while a < a_end or b < b_end:

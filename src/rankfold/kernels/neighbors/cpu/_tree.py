@@ -32,7 +32,10 @@ def key_of(total: float, metric: int) -> float:
 def measure_leaf(
     points: Float64, leaf: int, queries: Float64, i: int, metric: int, period: Any, sums: Float64
 ) -> None:
-    """Write the sums over coordinates (see ``key_of``) of query ``i`` with all points of a leaf."""
+    """Write sums over coordinates (see ``key_of``) of query ``i`` with all points of a leaf into ``sums``.
+
+    ``leaf`` is its index in ``points``, ``period`` is (d,) or None: see ``nearest_in_tree``.
+    """
     sums[:] = 0
     for t in range(points.shape[1]):
         q = queries[i, t]

@@ -245,7 +245,11 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
 
 @part
 def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> Any:
-    """Mask of columns ``a:b``, at most ``RUN``: bits of those with bounds below the limit of either list."""
+    """Mask of columns ``a:b``, at most ``RUN``: bit t is set if column j = a + t may enter either shortlist.
+
+    That is if ``near + near_j[j] - row[j]`` is below ``far`` or ``far_j[j]``, the limits of the row and of j;
+    ``row`` is products of the row with all columns.
+    """
     if len(near_j) >= RUN:
         # The last columns are compared with some before them, whose bits are dropped.
         start = min(a, len(near_j) - RUN)
@@ -259,10 +263,10 @@ def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a:
 
 @part
 def _room(names: Array) -> int:
-    """Number of empty slots of a heap, from the top on.
+    """Number of empty slots of a heap, which are its first ones and have negative names.
 
-    They hold the largest value that it accepts, so that the next pair may go into the last of them: a heap is
-    built from its leaves, in less than a sift for each.
+    They hold the largest value that the heap accepts, so that the next pair may go into the last of them: a
+    heap is built from its leaves, in less than a sift for each.
     """
     room: int = TOP
     while room < len(names) and names[room] < 0:
@@ -309,9 +313,8 @@ def _scan(
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
     """Write the candidates of a shortlist with bounds up to ``limit`` as a heap, smallest bound on top.
 
-    Bounds are negated, since heaps have the largest value on top.
-
-    Returns their number.
+    Bounds go to ``heap``, negated, since heaps have the largest value on top, and places to ``names``.
+    Returns the number of these candidates.
     """
     count: int = TOP
     for slot in range(len(bounds)):
@@ -324,7 +327,7 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
 
 @part
 def _empty(ids: Int64) -> int:
-    """Number of slots of a list if all are empty, else 0: the next pair may then be in it already."""
+    """Number of slots of a list if all are empty, else 0, since the list may have the next pair already."""
     others = 0
     for t in range(len(ids)):
         others += ids[t] != EMPTY

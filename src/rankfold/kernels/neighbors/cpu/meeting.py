@@ -93,7 +93,11 @@ _square = compile_loop(_squares_of, fastmath={"reassoc", "contract", "nsz"})
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Rows of one side of a pair of blocks, their lists, and their shortlists."""
+    """Rows of one side of a pair of blocks, their lists, and their shortlists.
+
+    ``keys`` and ``ids`` are the lists, ``bounds`` and ``places`` the shortlists, as in ``lists.py``; ``near``
+    has the terms of rows in bounds, as ``bounds.near`` returns them.
+    """
 
     rows: Rows
     keys: npt.NDArray[np.float64]
@@ -106,7 +110,7 @@ class Side:
     """Center and radius of a ball around some rows, keyed by the first of them."""
 
     def ball(self, some: slice) -> tuple[Float64, float]:
-        """Center and radius of a ball that contains some rows, as they were before they were rounded."""
+        """Center (d,) and radius of a ball that contains some rows as they were before they were rounded."""
         if some.start not in self.balls:
             rows = self.rows.part(some.start, some.stop)
             assert rows.copy is not None  # noqa: S101 - asked for where there is one
@@ -121,7 +125,10 @@ class Side:
         return self.balls[some.start]
 
     def unlimited(self, some: slice) -> Array:
-        """Bounds of the shortlists of rows if all are empty and any is unlimited; else bounds of -inf."""
+        """Bounds of the shortlists of some rows, a view, if all are empty and any is unlimited.
+
+        Otherwise new bounds of -inf, (rows, 1), which accept nothing.
+        """
         bounds = self.bounds[some]
         is_known = bool(np.isfinite(bounds[:, 0]).all() or (self.places[some] >= 0).any())
         return bounds if not is_known else np.full((len(bounds), 1), -np.inf, bounds.dtype)
@@ -213,9 +220,9 @@ def _limit(
 
 @part
 def _limit_of(values: Array, count: int) -> Any:
-    """Limit that at least ``count`` of ``GROUPS`` values do not exceed; inf if fewer are finite.
+    """Limit that at least ``count`` of ``GROUPS`` values do not exceed; inf if fewer are below inf.
 
-    See ``limit_of``.
+    Computed as by ``limit_of``.
     """
     infinity, middle = values.dtype.type(np.inf), values.dtype.type(0.5)
     low, high, known = infinity, -infinity, 0
@@ -238,7 +245,7 @@ def _limit_of(values: Array, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """Parameters and buffers of one ``meet_rows`` call."""
+    """Parameters and buffers of one ``meet_rows`` call, and its steps; ``k`` is the length of its lists."""
 
     metric: int
     shift: Float64 | None
@@ -246,7 +253,10 @@ class _Meeting:
     k: int
 
     def side(self, name: str, rows: Rows, lists: Lists | None, dtype: np.dtype[Any]) -> Side:
-        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists."""
+        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists.
+
+        ``name`` tells its buffers apart from those of the other side.
+        """
         count, most = len(rows), shortlist_length(self.k)
         row_terms = self._near(rows, dtype)
         if lists is None:  # rows without lists accept nothing
@@ -262,7 +272,7 @@ class _Meeting:
         return Side(rows, keys, ids, row_terms, bounds, places)
 
     def is_far(self, one: Side, i: slice, two: Side, j: slice) -> bool:
-        """True if no pair of a tile can be near enough: the balls of both sides are too far apart.
+        """True if no row ``i`` of ``one`` is near a row ``j`` of ``two``: their balls are too far apart.
 
         A pair that is left out this way is farther than the largest bound of either shortlist, as is one that
         its own bound rules out: rows that are certain stay certain.
@@ -328,7 +338,10 @@ class _Meeting:
             self._refine(two, x)
 
     def scan(self, one: Side, i: slice, two: Side, j: slice, dtype: np.dtype[Any], *, same: bool) -> None:
-        """Compute the products of a tile, and shortlist its pairs."""
+        """Insert pairs of rows ``i`` of ``one`` and rows ``j`` of ``two`` into the shortlists of both sides.
+
+        Bounds are from products in ``dtype``; if ``same``, of each pair only that with the larger row in j.
+        """
         if dtype == np.float32 and self.is_far(one, i, two, j):
             return
         x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
@@ -374,9 +387,9 @@ class _Meeting:
         return doubles(x, self.metric, self.shift), doubles(y, self.metric, self.shift)
 
     def settle(self, side: Side, others: Rows, uncertain: Int64, *, same: bool) -> int:
-        """Measure the shortlists of a side, then compare uncertain rows with all others.
+        """Measure the shortlists of a side, into its lists, then compare uncertain rows with all ``others``.
 
-        Returns the number of uncertain rows.
+        Returns the number of uncertain rows, and adds it to ``uncertain``, (1,).
         """
         uncertain_rows = np.flatnonzero(~self._refine(side, others))
         most = double_rows(side.rows.raw.shape[1])
@@ -408,7 +421,10 @@ class _Meeting:
         return near(rows.norms, columns, self.metric, dtype)
 
     def _exhaust(self, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
-        """Measure the pairs of some rows with a block, but for those that products in float64 rule out."""
+        """Insert pairs of rows ``rows`` of ``side`` with ``others`` into the lists of these rows.
+
+        All pairs are measured but those that products in float64 rule out.
+        """
         every, double, columns = side.rows, np.dtype(np.float64), side.rows.raw.shape[1]
         x = Rows(every.first, every.raw[rows], None, every.norms[rows], every.scale[rows])
         keys, ids = side.keys[rows], side.ids[rows]

@@ -34,7 +34,10 @@ MOST_TERMS = 2**17
 
 
 class _Parted(NamedTuple):
-    """Rows prepared for products: a dense block of common columns, and the other columns as CSR or CSC."""
+    """Rows prepared for products: a dense block of common columns, and the other columns as CSR or CSC.
+
+    ``block`` is (rows, h). ``places`` are the column numbers of CSR, or the row numbers of CSC.
+    """
 
     block: Array
     pointers: Int64
@@ -44,7 +47,11 @@ class _Parted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Rows of one side of a pair of blocks, their lists, and their shortlists."""
+    """Rows of one side of a pair of blocks, their lists, and their shortlists.
+
+    ``bounds`` and ``places`` are the shortlists, as in ``lists.py``; ``near`` has the terms of rows in
+    bounds, as ``bounds.near`` returns them.
+    """
 
     rows: SparseRows
     lists: Lists | None
@@ -138,7 +145,11 @@ class SparseTiles:
         return _Parted(parted.block, pointers, members, values)
 
     def products(self, by_rows: _Parted, by_columns: _Parted, first: int = 0) -> Array:
-        """(p, q - first) products of the rows ``by_rows`` with the rows ``by_columns`` from ``first`` on."""
+        """(p, q - first) inner products of the p rows in ``by_rows`` with rows ``first:q`` of ``by_columns``.
+
+        ``by_rows`` is a result of ``SparseTiles.part``, ``by_columns`` one of ``SparseTiles.by_columns``; the
+        products are in a buffer of ``room``.
+        """
         a, b = by_rows.block, by_columns.block[first:]
         tile = self.room("tile", (len(a), len(b)), a.dtype)
         if len(self.common):
@@ -153,7 +164,10 @@ class SparseTiles:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """Parameters and products of one ``meet_sparse_rows`` call."""
+    """Parameters of one ``meet_sparse_rows`` call, and its steps.
+
+    ``tiles`` computes inner products of rows of both sides; ``k`` is the length of the lists of x.
+    """
 
     tiles: SparseTiles
     metric: int
@@ -164,7 +178,10 @@ class _Meeting:
     k: int
 
     def side(self, name: str, rows: SparseRows, lists: Lists | None, dtype: np.dtype[Any]) -> _Side:
-        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists."""
+        """Side of ``rows`` with empty shortlists, which accept only bounds that may still enter its lists.
+
+        ``name`` tells its buffers apart from those of the other side.
+        """
         count, most, row_terms = len(rows), shortlist_length(self.k), self._near(rows, dtype)
         if lists is None:  # rows without lists accept nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
@@ -178,13 +195,16 @@ class _Meeting:
         return _Side(rows, lists, row_terms, bounds, places)
 
     def _near(self, rows: SparseRows, dtype: np.dtype[Any]) -> Array:
-        """Term of each row in a lower bound, for sums of as many terms as the longest row, in any order."""
+        """(rows,) terms in lower bounds, as ``bounds.near``, for sums of ``terms`` products in any order."""
         roundoff = float(np.finfo(dtype).eps) / 2
         share = (self.terms + EXTRA) * roundoff + 2 * self.terms * float(np.finfo(np.float64).eps)
         return near(rows.norms, self.terms, self.metric, dtype, 1.02 * share)
 
     def scan(self, one: _Side, two: _Side, dtype: np.dtype[Any], *, same: bool) -> None:
-        """Compute the products of all tiles, and shortlist their pairs."""
+        """Insert all pairs of rows of both sides into the shortlists of both, by products in ``dtype``.
+
+        If ``same``, the sides are one; each pair is then inserted once, and no row with itself.
+        """
         places = self.tiles.places(one.rows.columns)
         for top, end in pieces(len(two.rows), TILE[1]):
             by_columns = self.tiles.by_columns(two.rows.part(top, end), places, dtype)
@@ -216,9 +236,9 @@ class _Meeting:
         return row, flags, self.room("matches", (self.terms + 1,), np.int64)
 
     def settle(self, side: _Side, others: SparseRows, *, same: bool) -> int:
-        """Measure the shortlists of a side, then compare uncertain rows with all others.
+        """Measure the shortlists of a side, into its lists, then compare uncertain rows with all ``others``.
 
-        Returns the number of uncertain rows.
+        Returns the number of uncertain rows, and adds it to ``side.lists.uncertain``.
         """
         assert side.lists is not None  # noqa: S101 - only sides with lists are settled
         keys, ids, uncertain = side.lists
@@ -246,7 +266,10 @@ class _Meeting:
         return len(rows)
 
     def _exhaust(self, side: _Side, rows: Int64, others: SparseRows, *, same: bool) -> None:
-        """Measure the pairs of some rows with a block, but for those that products in float64 rule out."""
+        """Insert pairs of rows ``rows`` of ``side`` with ``others`` into the lists of these rows.
+
+        All pairs are measured but those that products in float64 rule out.
+        """
         assert side.lists is not None  # noqa: S101
         double, places = np.dtype(np.float64), self.tiles.places(others.columns)
         near_i, near_j = self._near(side.rows, double), self._near(others, double)

@@ -111,7 +111,11 @@ def _meet_at_once(one: Side, two: Side, *, both: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Candidates of each row: their number (rows,), and positions of the first of them (rows, NOTED)."""
+    """Candidates of each row of one side: rows of the other side that may enter the row's list.
+
+    ``counts`` (rows,) is their number; ``places`` (rows, NOTED) has positions, among all rows of the other
+    side, of at most ``NOTED`` of them.
+    """
 
     counts: Array
     places: Array
@@ -123,7 +127,11 @@ class Notes:
 
 
 class Side:
-    """Rows of one side, their lists, and their operands for products by tensor cores."""
+    """Rows of one side, their lists, and their operands for products by tensor cores.
+
+    ``lists`` is None for rows without lists. ``own`` is the number of the first row in the matrix if both
+    sides are one block, so that no row is paired with itself; else None.
+    """
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
@@ -151,12 +159,12 @@ class Side:
 
     @property
     def limit(self) -> Array:
-        """(rows,) limits below which bounds may enter the lists."""
+        """(rows,) limits, in halves (see ``lists.py``): only pairs with bounds below may enter the lists."""
         halves = half(self.lists.keys[:, 0], self.metric).astype(self.dtype)
         return cupy.nextafter(halves, self.dtype.type(np.inf))
 
     def rounded(self) -> Array:
-        """Operands of products: rows rounded to 11 bits, with columns of zeros up to whole pieces."""
+        """Operands of products: float32 rows rounded to 11 bits, with columns of zeros up to whole pieces."""
         if self._rounded is None:
             rows, wide = len(self.rows), blocks_of(self.columns, PIECE) * PIECE
             self._rounded = cupy.empty((rows, wide), np.float32)
@@ -172,9 +180,9 @@ class Side:
         return self._rounded
 
     def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-        """Write candidates of these rows among rows ``start:stop`` of ``two`` into ``notes``.
+        """Add candidates of these rows among rows ``start:stop`` of ``two`` to ``notes``.
 
-        If ``others`` is given, candidates of rows of ``two`` are written there.
+        If ``others`` is given, candidates of these rows of ``two`` among the rows of this side go there.
         """
         x, y = self.rounded(), two.rounded()[start:stop]
         wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
@@ -198,14 +206,19 @@ class Side:
         )
 
     def take(self, others: Side, start: int, stop: int, notes: Notes) -> None:
-        """Measure noted candidates; rows with more than notes have room for are compared with all others."""
+        """Measure the candidates in ``notes``, and insert them into the lists of this side's rows, in place.
+
+        Candidates are rows ``start:stop`` of ``others``. A row of this side with more candidates than
+        ``NOTED`` is compared with all rows ``start:stop``.
+        """
         self._launch("refine", others, (), (notes.counts, notes.places))
         self.measure(others, start, stop, notes)
 
     def measure(self, others: Side, start: int, stop: int, notes: Notes | None) -> None:
-        """Measure every pair with others ``start:stop``, for all rows.
+        """Measure all rows of this side with rows ``start:stop`` of ``others``, and update this side's lists.
 
-        With ``notes``, only for rows whose candidates did not fit there.
+        With ``notes``, this is done only for rows with more than ``NOTED`` candidates, and
+        ``lists.uncertain`` is raised by their number.
         """
         counts = np.uint64(0) if notes is None else notes.counts
         self._launch("exhaust", others, (np.int64(start), np.int64(stop)), (counts,))

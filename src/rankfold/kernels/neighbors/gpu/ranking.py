@@ -62,7 +62,12 @@ def _count(
     own: Array,
     arrays: tuple[Array, ...],
 ) -> Array:
-    """Count the pairs of a tile of products; returns the number of pairs that were measured."""
+    """Add to counts the pairs of a tile of products that come before thresholds.
+
+    ``bounds`` are ``reaches`` of the rows of ``x``, then of ``y``; ``arrays`` are limits (low, high), keys
+    and ids of thresholds, and counts, (rows, k) each. Returns the number of pairs that were measured, on the
+    device.
+    """
     rows, k = arrays[0].shape
     raw = rows_whole(x.raw), rows_whole(y.raw)
     open_pairs = cupy.zeros(rows, np.int32)

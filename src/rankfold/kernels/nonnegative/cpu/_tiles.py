@@ -1,4 +1,4 @@
-"""Tiles of 64 rows side by side, transposed, which bodies that work row by row share.
+"""Tiles, (k, 64) arrays whose columns are 64 rows of a matrix: helpers of bodies that work row by row.
 
 A sum over coordinates is then a sum of vectors, and a lane adds in the same order wherever its row is.
 """
@@ -38,7 +38,7 @@ def store(tile: Array, first: int, count: int, rows: Array) -> None:
 
 @contracted_part
 def multiply(matrix: Array, tile: Array, out: Array) -> None:
-    """Write ``matrix @ tile``."""
+    """Write ``matrix @ tile`` into ``out``: a (k, k) matrix times a (k, 64) tile."""
     # Four coordinates at a time load and store the sums once instead of four times.
     k = matrix.shape[0]
     for t in range(k):

@@ -23,7 +23,11 @@ def _onto_box(free: Array, upper: float, tile: Array) -> None:
 
 @contracted_part
 def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, count: Array) -> bool:
-    """Raise each threshold to the mean excess of the coordinates above it; True if any was raised."""
+    """Raise the threshold of each of 64 rows to (sum of its coordinates above it - 1) / their number.
+
+    ``free`` is (k, 64), a row a column; its coordinates are taken less ``top``, the largest of each row.
+    ``excess`` and ``count``, (64,), are scratch. Returns True if any threshold was raised.
+    """
     k, zero, one = free.shape[0], free.dtype.type(0), free.dtype.type(1)
     for j in range(LANES):
         excess[j], count[j] = -one, zero

@@ -17,21 +17,24 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 TINY = 2.0**-1022
-"""The smallest normal number."""
+"""The smallest normal number of float64."""
 MANTISSA, BITS = np.uint64((1 << 52) - 1), np.uint64(52)
 ROOT_HALF = np.uint64(np.float64(np.sqrt(0.5)).view(np.uint64))
 TO_ONE = np.uint64((1023 << 52) - int(ROOT_HALF))
-"""Added to the bits of the root of 1/2 it gives those of 1, so that exponents step there."""
+"""Difference between the bits of 1 and of the root of 1/2: with it added, exponents step at that root."""
 MAGIC = np.uint64(1075 << 52)
 """The bits of 2^52: the mantissa of such a number holds an integer."""
 BIAS = float(2**52 + 1023)
 LN2, LN2_REST = float.fromhex("0x1.62e42fefp-1"), float.fromhex("0x1.473de6af278edp-34")
-"""The logarithm of 2 in two parts, the first short: times an exponent it is exact."""
+"""The logarithm of 2 as a sum of two numbers; the first is so short that times an exponent it is exact."""
 
 
 @contracted_part
 def _log(q: float, power: float) -> float:
-    """Logarithm of q times 2^power, q normal, to two roundings: no branch, table or integer conversion."""
+    """Natural logarithm of ``q 2^power``, for a normal q, to two roundings.
+
+    It uses no branch, table or conversion of integers.
+    """
     bits = np.float64(q).view(np.uint64) + TO_ONE
     exponent = np.uint64((bits >> BITS) | MAGIC).view(np.float64) - BIAS + power
     m = np.uint64((bits & MANTISSA) + ROOT_HALF).view(np.float64)

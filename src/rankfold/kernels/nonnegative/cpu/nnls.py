@@ -70,7 +70,7 @@ LOW, FREE, TOP = 0, 1, 2
 
 @part
 def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None:
-    """Solve ``L L' y = x`` at the free coordinates, in place."""
+    """Solve ``L L' y = x`` for the ``count`` coordinates in ``index``; y overwrites their place in ``x``."""
     for i in range(count):
         s = x[index[i]]
         for r in range(i):
@@ -85,9 +85,10 @@ def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None
 
 @part
 def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> int:
-    """Write the Cholesky factor of the Gram matrix of free coordinates, and list these in ``index``.
+    """Write the Cholesky factor of the Gram matrix of free coordinates into ``factor``, and list them.
 
-    Returns their number, or -1 if a pivot is not positive.
+    The first entries of ``index`` are the free coordinates. Returns their number, or -1 if a pivot is not
+    positive.
     """
     count = 0
     for i in range(state.shape[0]):
@@ -112,7 +113,10 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
 
 @part
 def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
-    """Write ``x``: right sides of free coordinates, less the part of those at bounds; and these bounds."""
+    """Write into ``x`` the right sides of free coordinates, and the bounds at which the others are held.
+
+    A right side is ``b`` less the products of ``gram`` with coordinates at ``upper``.
+    """
     k = b.shape[0]
     for i in range(k):
         x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0
@@ -125,7 +129,10 @@ def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float6
 
 @part
 def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float64) -> float:
-    """Bring the sum of free coordinates to one; returns the Lagrange multiplier of that constraint."""
+    """Bring the sum of free coordinates in ``x`` to one; returns the Lagrange multiplier of that constraint.
+
+    ``index`` lists the ``count`` free coordinates, ``factor`` is their Cholesky factor, ``ones`` is scratch.
+    """
     total, slope = 0.0, 0.0
     for i in range(count):
         ones[index[i]] = 1.0
@@ -141,7 +148,7 @@ def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float
 
 @part
 def _vertex(gram: Float64, b: Float64) -> int:
-    """Coordinate of the best vertex of the simplex: it is 1 there, and all others are 0."""
+    """Coordinate that is 1 at the vertex of the simplex with the lowest objective; all others are 0 there."""
     best, least = 0, np.inf
     for i in range(b.shape[0]):
         if gram[i, i] / 2 - b[i] < least:
@@ -151,7 +158,7 @@ def _vertex(gram: Float64, b: Float64) -> int:
 
 @part
 def _free_one(gram: Float64, b: Float64, state: Array) -> None:
-    """Free the coordinate of the best vertex, if none is free."""
+    """Mark the coordinate of the best vertex of the simplex as free in ``state``, if none is free."""
     for i in range(b.shape[0]):
         if state[i] == FREE:
             return
@@ -170,7 +177,11 @@ def _solve_free(
     upper: float,
     simplex: bool,
 ) -> tuple[bool, float]:
-    """Solve free coordinates into ``x``; returns True on success, and the multiplier of their sum."""
+    """Write into ``x`` free coordinates with slope zero, and the others at their bounds.
+
+    Returns True on success, and the multiplier of the constraint on the sum, 0 without ``simplex``.
+    ``index``, ``factor`` and ``ones`` are scratch.
+    """
     count = _factor_free(gram, state, index, factor)
     if count < 0:
         return False, 0.0
@@ -198,7 +209,11 @@ def _mark_wrong(
     multiplier: float,
     wrong: Array,
 ) -> int:
-    """Mark the infeasible coordinates in ``wrong``; returns their number."""
+    """Mark the infeasible coordinates in ``wrong``; returns their number.
+
+    These are free ones outside their bounds, and those at a bound whose slope points into the interior by
+    more than ``zero``, (k,).
+    """
     count = 0
     for i in range(b.shape[0]):
         if state[i] == FREE:
@@ -225,7 +240,11 @@ def _exchange(
     simplex: bool,
     exchanges: int,
 ) -> bool:
-    """Exchange coordinates until none is infeasible; True if so, with the solution in ``x``."""
+    """Exchange coordinates between free and bound, from ``state`` on, until none is infeasible.
+
+    Returns True if ``exchanges`` rounds are enough; the solution of the row is then in ``x``. ``zero`` has
+    the magnitudes up to which slopes count as zero; ``index``, ``factor``, ``ones``, ``wrong`` are scratch.
+    """
     k = b.shape[0]
     retries, fewest = RETRIES, k + 1
     for _ in range(exchanges):
@@ -271,7 +290,10 @@ def _make_feasible(gram: Float64, b: Float64, w: Float64, upper: float, simplex:
 
 @part
 def _first_bound(state: Array, w: Float64, x: Float64, upper: float) -> tuple[int, float]:
-    """Free coordinate that reaches a bound first on the way to ``x``, or -1, and that fraction of the way."""
+    """Free coordinate that is first to reach a bound on the way from ``w`` to ``x``, or -1 if none does.
+
+    Also returns the fraction of the way at which it does, 1 if none.
+    """
     first, length = -1, 1.0
     for i in range(w.shape[0]):
         if state[i] == FREE:
@@ -297,7 +319,11 @@ def _step(
     upper: float,
     simplex: bool,
 ) -> None:
-    """Solve a row by an active-set method that changes one coordinate at a time."""
+    """Solve a row ``w``, in place, by an active-set method that changes one coordinate at a time.
+
+    ``zero`` has the magnitudes up to which slopes count as zero; ``state``, ``index``, ``factor``, ``x`` and
+    ``ones`` are scratch.
+    """
     k = b.shape[0]
     _make_feasible(gram, b, w, upper, simplex)
     _find_states(w, upper, state)
@@ -366,6 +392,9 @@ def solve_rows(
 
 
 def _tiles(w: Array) -> tuple[Array, Array, Array]:
-    """Buffers for a tile, its right sides, and a slope: loops that allocate them take long to compile."""
+    """Buffers for a tile and its right sides, (k, 64) each, and for a slope, (64,), in the type of ``w``.
+
+    Loops that allocate them take long to compile.
+    """
     shape = (w.shape[1], LANES)
     return np.zeros(shape, w.dtype), np.zeros(shape, w.dtype), np.zeros(LANES, w.dtype)

@@ -108,6 +108,9 @@ def gradient_weighted_rows(grams: Array, b: Array, w: Array) -> Float64:
 
 
 def _room(w: Array) -> tuple[Array, Array, Array]:
-    """Buffers for a Gram matrix, slopes, and a row: loops that allocate them take long to compile."""
+    """Buffers for a Gram matrix (k, k), slopes (k,) and a row (k,), in the type of ``w``.
+
+    Loops that allocate them take long to compile.
+    """
     k = w.shape[1]
     return np.zeros((k, k), w.dtype), np.zeros(k, w.dtype), np.zeros(k, w.dtype)

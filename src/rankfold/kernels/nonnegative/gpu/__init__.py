@@ -1,1 +1,1 @@
-"""Device bodies of nonnegative rows."""
+"""Bodies for CUDA devices of the kernels of ``nonnegative``."""

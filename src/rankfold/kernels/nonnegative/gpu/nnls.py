@@ -24,7 +24,10 @@ PACKAGE = __package__
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An instance of ``descend_rows`` in nnls.cu: up to ``k`` coordinates, by groups of ``lanes`` threads."""
+    """A template instance of ``descend_rows`` in nnls.cu, for rows of up to ``k`` coordinates.
+
+    A group of ``lanes`` threads computes ``rows`` rows; a block has ``threads`` threads.
+    """
 
     k: int
     lanes: int
@@ -39,7 +42,8 @@ class Tile:
     def shared_bytes(self, item: int) -> int:
         """Bytes of shared memory of a block of threads, for arrays with elements of ``item`` bytes.
 
-        It holds the Gram matrix, shared out among lanes, rows, and reciprocals: as in nnls.cu.
+        The memory holds the Gram matrix, divided among lanes, the rows, and the reciprocals of the diagonal,
+        in the layout of nnls.cu.
         """
         pack = 16 // item
         shares = self.k * self.lanes * (self.k // self.lanes + pack)
@@ -50,7 +54,8 @@ TILES = {
     np.dtype(np.float32): (Tile(32, 2, 8), Tile(64, 4, 8), Tile(128, 8, 8)),
     np.dtype(np.float64): (Tile(32, 2, 4), Tile(64, 4, 4), Tile(128, 8, 4)),
 }
-"""Instances by type, the smallest first: each fits into the registers and the shared memory of an H100."""
+"""Instances by type of the rows, the smallest ``k`` first: each fits into the registers and the shared memory
+of an H100."""
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:

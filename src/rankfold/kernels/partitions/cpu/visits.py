@@ -30,7 +30,10 @@ def _is_in(partitions: Int32, name: int) -> bool:
 
 @part
 def _tally(ids: Int64, partitions: Int32, own: Int32, names: Int32, counts: Int32) -> int:
-    """Count the neighbors of a row by partition, without its own; returns the number of partitions found."""
+    """Count the neighbors ``ids`` of a row by partition, except partitions in ``own``, those of the row.
+
+    Writes numbers of partitions into ``names`` and their counts into ``counts``; returns how many there are.
+    """
     count = 0
     for t in range(len(ids)):
         if ids[t] == EMPTY:

@@ -41,7 +41,10 @@ _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
 @contracted_part
 def _exponentials(row: Float64, powers: Float64, bits: Int64) -> None:
-    """exp of numbers that are negative, zero or NaN, in place; ``bits`` views ``powers`` as integers."""
+    """exp of numbers that are negative, zero or NaN, in place.
+
+    ``powers`` is scratch of a row, ``bits`` its view as integers.
+    """
     for j in range(len(row)):
         # Not by max, which may give either of a number and NaN.
         z = LEAST if row[j] < LEAST else row[j]
@@ -83,8 +86,10 @@ def _rbf(
     powers: Float64,
     bits: Int64,
 ) -> None:
-    """Turn products into similarities, in place; squared distances below ``near`` times the sum of both
-    squared norms are summed from differences.
+    """Turn products ``k = x @ y.T`` into similarities ``exp(-gamma |x - y|^2)``, in place.
+
+    Squared distances below ``near`` times the sum of both squared norms are summed from differences.
+    ``powers`` and ``bits`` are scratch of one row, as for ``_exponentials``.
     """
     for i in range(len(k)):
         row, own = k[i], squares_x[i]
@@ -106,7 +111,7 @@ def _rbf(
 
 @compile_with_contraction
 def _laplacian(x: Float64, columns: Float64, gamma: float, k: Float64, powers: Float64, bits: Int64) -> None:
-    """Write similarities of (m, d) rows with others, which are given transposed: (d, p) ``columns``."""
+    """Write into ``k`` similarities of (m, d) rows with others, given transposed: (d, p) ``columns``."""
     for i in range(len(k)):
         row = k[i]
         for j in range(len(row)):
@@ -122,7 +127,7 @@ def _laplacian(x: Float64, columns: Float64, gamma: float, k: Float64, powers: F
 
 @compile_loop
 def _each(function: Callable[..., float], x: Float64, y: Float64, k: Float64) -> None:
-    """Evaluate a caller's own function for all pairs of rows."""
+    """Write a caller's own function of all pairs of rows: ``k[i, j] = function(x[i], y[j])``."""
     for i in range(len(x)):
         for j in range(len(y)):
             k[i, j] = function(x[i], y[j])

@@ -61,10 +61,11 @@ def store_sum(
     row: Any,
     column: Any,
 ) -> Any:
-    """Write ``sum(values[p] * q[indices[p]])`` over ``start <= p < stop`` into a row of ``out``.
+    """Write ``sum(values[p] * q[indices[p]])`` over ``start <= p < stop`` into row ``row`` of ``out``.
 
-    ``lanes`` is the width of the part of the row, and ``column`` its first column in both matrices, which are
-    in C order and of one type. Rows of ``q`` for nonzeros before ``end`` may be prefetched.
+    Only a part of the columns is written: ``lanes`` is its width, and ``column`` its first column in ``q``
+    and ``out``, which are in C order and of one type. Rows of ``q`` for nonzeros before ``end`` may be
+    prefetched.
     """
     return _code(lanes, indices, values, q, out, _store)
 
@@ -83,7 +84,7 @@ def add_sum(
     row: Any,
     column: Any,
 ) -> Any:
-    """Like ``store_sum``, but added to a row of ``out``, a matrix of float64."""
+    """Like ``store_sum``, but the sum is added to row ``row`` of ``out``, a matrix of float64."""
     return _code(lanes, indices, values, q, out, _add)
 
 
@@ -123,7 +124,7 @@ def add_dots(
     row: Any,
     column: Any,
 ) -> Any:
-    """Like ``store_dots``, but added to ``out[p]``."""
+    """Like ``store_dots``, but the products are added to ``out[p]``."""
     return _dots_code(lanes, indices, left, right, out, adds=True)
 
 
@@ -177,7 +178,10 @@ def _add(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
 
 
 def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Callable[..., None]) -> Any:
-    """Signature of a sum, and the function that generates its code."""
+    """Signature of ``store_sum`` or ``add_sum``, and the function that generates its code.
+
+    Arguments are types of numba; ``finish`` generates the code that stores the sum, or adds it.
+    """
     signature = types.void(
         lanes, indices, values, types.int64, types.int64, types.int64, q, out, types.int64, types.int64
     )
@@ -198,7 +202,7 @@ def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Calla
 
 
 def _dots_code(lanes: Any, indices: Any, left: Any, right: Any, out: Any, *, adds: bool) -> Any:
-    """Signature of products at nonzeros, and the function that generates their code."""
+    """Signature of ``store_dots`` or, if ``adds``, ``add_dots``, and the function that generates its code."""
     int64 = types.int64
     signature = types.void(lanes, indices, int64, int64, int64, left, right, out, int64, int64)
 
@@ -222,7 +226,7 @@ def _dots_code(lanes: Any, indices: Any, left: Any, right: Any, out: Any, *, add
 def _arrays(
     context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, *positions: int
 ) -> list[Any]:
-    """Structures of the arguments that are arrays, with the address of their data and their shape."""
+    """Structures of the array arguments at ``positions``: each has the address of the data, and the shape."""
     kinds = [signature.args[position] for position in positions]
     return [
         cgutils.create_struct_proxy(kind)(context, builder, arguments[position])  # type: ignore[no-untyped-call]
@@ -238,7 +242,11 @@ def _element(builder: ir.IRBuilder, matrix: Any, row: Any, column: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Generator of the code for rows that nonzeros select, and for their sums."""
+    """Generator of the code for rows that nonzeros select, and for their sums.
+
+    ``indices`` and ``values`` are the addresses of arrays with an entry for each nonzero; ``vector`` is the
+    LLVM type of the part of a row that is summed.
+    """
 
     builder: ir.IRBuilder
     indices: Any
@@ -253,9 +261,10 @@ class _Rows:
         return 8 if isinstance(self.vector.element, ir.DoubleType) else 4
 
     def sum(self, start: Any, stop: Any, end: Any) -> Any:
-        """Sum over nonzeros from ``start`` to before ``stop``: nonzero p goes to sum (p - start) mod chains.
+        """Generate the sum of values times rows over nonzeros from ``start`` to before ``stop``, a vector.
 
-        The last nonzeros, too few for all chains, go to the first; chains are joined in pairs.
+        Nonzero p is added to partial sum (p - start) mod the number of these; the last nonzeros, too few for
+        all partial sums, are added to the first one; then these sums are added in pairs.
         """
         build, registers = self.builder, -(-self.vector.count * self.size // REGISTER)
         chains = max(1, REGISTERS // registers)
@@ -278,7 +287,7 @@ class _Rows:
         return totals[0]
 
     def dot(self, factor: Any, position: Any, end: Any) -> Any:
-        """Inner product of the row of a nonzero with a vector."""
+        """Generate the inner product of the row of the nonzero at ``position`` with vector ``factor``."""
         build, count = self.builder, self.vector.count
         self._ask(position, end)
         row = build.load(build.bitcast(self._address(position), self.vector.as_pointer()), align=self.size)
@@ -296,7 +305,7 @@ class _Rows:
         return build.extract_element(products, ir.Constant(INT32, 0))
 
     def scatter(self, factor: Any, position: Any, end: Any) -> None:
-        """Add the value of a nonzero times a vector to the row that it selects."""
+        """Generate the addition of the value at ``position`` times vector ``factor`` to the selected row."""
         build = self.builder
         self._ask(position, end)
         place = build.bitcast(self._address(position), self.vector.as_pointer())
@@ -330,7 +339,10 @@ class _Rows:
         return self.builder.fpext(value, wanted) if self.size == 8 else self.builder.fptrunc(value, wanted)
 
     def _ask(self, position: Any, end: Any) -> None:
-        """Prefetch the row of a later nonzero into first-level cache."""
+        """Generate the prefetch, into first-level cache, of the row of nonzero ``position + AHEAD``.
+
+        If that is not before ``end``, it is the row of nonzero ``position``.
+        """
         build = self.builder
         signature = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), INT32, INT32, INT32])
         prefetch = cgutils.get_or_insert_function(build.module, signature, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]

@@ -63,7 +63,10 @@ def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
 def place_nonzeros(
     indptr: Int64, indices: Array, data: Array, pointers: Int64, rows: Array, values: Array
 ) -> None:
-    """Write rows and values of the nonzeros by column, once ``pointers[1:]`` has the begins of columns."""
+    """Write rows and values of the nonzeros by column into ``rows`` and ``values``.
+
+    ``pointers[1:]`` has the begins of columns, as ``begin_columns`` writes them; it ends as their ends.
+    """
     # A begin moves up as its column fills, and ends where the next column begins.
     for i in range(len(indptr) - 1):
         for p in range(indptr[i], indptr[i + 1]):

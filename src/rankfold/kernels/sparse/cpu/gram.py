@@ -19,8 +19,8 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
-"""Candidate thresholds: columns with nonzeros in at least this share of rows are made dense. All columns, and
-none, are choices too."""
+"""Candidate thresholds: columns whose nonzeros are at least this share of the number of rows are made dense.
+All columns, and none, are choices too."""
 BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
 """Nanoseconds of a product in BLAS, of an entry of a dense column, of a product of a nonzero with such an
 entry, of a product of two nonzeros, and of splitting off a nonzero that is not dense: measured on one core,
@@ -41,7 +41,10 @@ class _Rest(NamedTuple):
 
 @compile_loop
 def _count_pairs(indptr: Int64, indices: Array, classes: npt.NDArray[np.uint8], pairs: Int64) -> None:
-    """Add to ``pairs[c]`` the number of pairs of nonzeros of one row, both in columns of classes up to c."""
+    """Add to ``pairs[c]`` the number of pairs of nonzeros of one row, both in columns of classes up to c.
+
+    ``classes`` has the class of each column; a nonzero makes a pair with itself too.
+    """
     counts = np.zeros(len(pairs), np.int64)
     for i in range(len(indptr) - 1):
         counts[:] = 0
@@ -64,9 +67,10 @@ def _split(
     rest_indices: Array,
     rest: Float64,
 ) -> bool:
-    """Split nonzeros: into a column of ``dense`` if ``places`` has one for theirs, else into a rest (CSR).
+    """Split rows into some columns as a dense matrix, and the rest as CSR arrays; both are written.
 
-    Returns True if columns do not decrease within the rows of the rest.
+    Column j goes to column ``places[j]`` of ``dense``, (rows, h), whose entries are added to, or to the rest
+    if that is -1. Returns True if columns do not decrease within the rows of the rest.
     """
     ordered, count = True, 0
     rest_indptr[0] = 0
@@ -97,7 +101,11 @@ def _order_rows(
     indices: Array,
     values: Float64,
 ) -> None:
-    """Sort the nonzeros of each row, from their order by columns; ``places`` becomes their new positions."""
+    """Write CSR arrays ``indices`` and ``values`` whose rows are sorted by column, from the order by columns.
+
+    By columns, nonzero t is in row ``rows[t]`` with value ``ordered[t]``; ``places[t]`` becomes its position
+    in the CSR arrays.
+    """
     free = indptr.copy()
     for j in range(len(pointers) - 1):
         for t in range(pointers[j], pointers[j + 1]):
@@ -133,7 +141,10 @@ def _add_pairs(
 
 @compile_loop
 def _spread(products: Float64, first: Int64, second: Int64, scatter: Float64, square: bool) -> None:
-    """Add products of columns ``first`` with ``second`` to ``scatter``; of a square the upper triangle."""
+    """Add ``products`` of columns ``first`` with columns ``second`` to their places in ``scatter``.
+
+    If ``square``, both are the same columns, and only the upper triangle of ``products`` is read.
+    """
     for a in range(len(first)):
         i = first[a]
         for b in range(a if square else 0, len(second)):
@@ -157,7 +168,10 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
 
 
 def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
-    """Columns to make dense for the least estimated time, from counts of nonzeros and of pairs left."""
+    """Numbers of the columns that are made dense, for the least estimated time.
+
+    ``counts`` has the number of nonzeros of each column.
+    """
     rows = len(indptr) - 1
     classes = np.searchsorted(np.array(FILLS) * rows, counts, side="right").astype(np.uint8)
     pairs = np.zeros(len(FILLS) + 1, np.int64)
@@ -172,7 +186,10 @@ def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
 
 
 def _seconds(rows: int, dense: int, nonzeros: int, pairs: int) -> float:
-    """Estimated seconds of ``dense`` columns by BLAS, and of the nonzeros of the others and their pairs."""
+    """Estimated seconds of a number ``dense`` of columns by BLAS, and of the others without BLAS.
+
+    The others have ``nonzeros`` nonzeros, with ``pairs`` pairs within rows.
+    """
     blas_ns = rows * dense * (BLAS_NS * (dense + 1) / 2 + FILL_NS)
     return 1e-9 * (blas_ns + nonzeros * (GATHER_NS * dense + SPLIT_NS * (nonzeros > 0)) + PAIR_NS * pairs)
 
@@ -196,7 +213,11 @@ def _add_piece(indptr: Int64, indices: Array, data: Array, dense: Int64, scatter
 
 
 def _add_rest(rest: _Rest, ordered: bool, block: Float64, dense: Int64, scatter: Float64) -> None:
-    """Add products of the columns that are not dense, with each other and with those that are."""
+    """Add to ``scatter`` products of the columns in ``rest`` with each other, and with the dense ones.
+
+    ``block``, (rows, h), has the dense columns, whose numbers are ``dense``; ``ordered`` is the result of
+    ``_split``.
+    """
     count = int(rest.indptr[-1])
     pointers, rows = np.empty(len(scatter) + 1, np.int64), np.empty(count, np.int64)
     places = np.empty(count, np.int64)
@@ -211,7 +232,11 @@ def _add_rest(rest: _Rest, ordered: bool, block: Float64, dense: Int64, scatter:
 def _add_cross(
     pointers: Int64, rows: Array, values: Float64, block: Float64, dense: Int64, scatter: Float64
 ) -> None:
-    """Add products of columns that are dense with those that are not, a slab of the former at a time."""
+    """Add to ``scatter`` products of dense columns with the others, a slab of dense columns at a time.
+
+    ``pointers``, ``rows`` and ``values`` have the other columns, as ``order_columns`` writes them; ``block``,
+    (rows, h), has the dense ones, whose numbers are ``dense``.
+    """
     columns = np.flatnonzero(np.diff(pointers))
     # Columns between those with nonzeros are empty: so these pointers are as good as those of a slice.
     some = np.append(pointers[columns], pointers[-1])

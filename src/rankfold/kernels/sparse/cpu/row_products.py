@@ -98,7 +98,10 @@ def add_row_products(
     first: int,
     products: Array,
 ) -> None:
-    """See the contract. ``products += X @ Y[first:].T`` for sparse rows."""
+    """See the contract. ``products += X @ Y[first:].T``, a dense (rows of X, rows of Y - first) matrix.
+
+    X is the CSR of ``indptr, indices, data``; Y is ``pointers, rows, values``, sorted by column.
+    """
     inputs, lists = (positions(indptr), plain(indices), plain(data)), (plain(rows), plain(values))
     into = writable(products)
     _add_row_products(*inputs, positions(pointers), *lists, int(first), into)

@@ -26,7 +26,8 @@ LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 LEAST = -709.0
-"""Argument for which the power of two is one below those of normal numbers, and its bits are those of 0."""
+"""Least argument of ``exp``: its power of two is the first below normal numbers, with the bits of 0, so that
+the result is 0."""
 
 
 @intrinsic
@@ -53,8 +54,8 @@ def float_of(_: Any, x: Any) -> Any:
 def exp(x: float) -> float:
     """``exp`` of a number up to 700, to 2 ulp, in steps that a compiler vectorizes.
 
-    x = n ln 2 + r with abs(r) < 0.35, where Taylor's polynomial of degree 12 is right to 2e-16. It is 0
-    below -708.75, where it would not be a normal number.
+    x = n ln 2 + r with abs(r) < 0.35, where Taylor's polynomial of degree 12 is right to 2e-16. The result
+    is 0 for x below -708.75, where it would not be a normal number.
     """
     x = max(x, LEAST)
     shifted = x * LOG2_E + ROUND
@@ -79,7 +80,10 @@ def exp(x: float) -> float:
 
 @part
 def compact(law: int, s: float, scale: float, shift: float) -> float:
-    """Value, at a squared distance ``s``, of a law that does not have derivatives everywhere."""
+    """Value, at a squared distance ``s``, of a law that does not have derivatives everywhere.
+
+    ``scale`` and ``shift`` are those of its formula, see ``kernels/sums/laws.py``.
+    """
     d = math.sqrt(s)
     if law == EXPONENTIAL:
         return exp(shift - d * scale)

@@ -18,7 +18,11 @@ Float64 = npt.NDArray[np.float64]
 
 @part
 def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: float, order: int) -> None:
-    """Add a far node to the sums of a group of targets; ``row`` has the moments of the node."""
+    """Add a far node to the block sums of a group of targets, in place.
+
+    ``group`` is laid out as in ``_sources.py``; ``row`` has the moments of the node, as in ``moments.py``;
+    ``exponent`` is that of the law in ``laws.EXPONENTS``, not used for a gaussian; ``order`` is 2 or 3.
+    """
     _law(group, row, law, scale)
     step = 0.0 if law == GAUSSIAN else 1.0
     start = 1.0 if law == GAUSSIAN else exponent
@@ -30,7 +34,10 @@ def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: flo
 
 @part
 def _law(group: Float64, row: Float64, law: int, scale: float) -> None:
-    """Write the value of a law at each target, and the factor u from one derivative to the next."""
+    """Write, at ``VALUE`` and ``SLOPE`` of each target, the law at its distance from a node's center, and u.
+
+    u is the factor from one derivative to the next in ``laws.py``; ``row`` has the moments of the node.
+    """
     x, y, z = row[0], row[1], row[2]
     if law == GAUSSIAN:
         for i in range(GROUP):

@@ -44,7 +44,19 @@ BLOCK = 64
 def add_source(
     group: Float64, x: float, y: float, z: float, w: float, law: int, scale: float, magnitudes: bool
 ) -> None:
-    """Add a source at (x, y, z) with weight ``w`` to the sums of a group of targets."""
+    """Add a source at (x, y, z) with weight ``w`` to the block sums of all targets of a group, in place.
+
+    Parameters
+    ----------
+    group : (SIZE,)
+        Targets and their sums, laid out as the module documentation says. The law is added at ``SUM``, the
+        force at ``FORCE_X`` to ``FORCE_Z``; for a target in the very place of the source only ``w`` is added,
+        at ``HERE``.
+    law, scale
+        See ``kernels/sums/laws.py``. Laws without derivatives add no force.
+    magnitudes : bool
+        True to add absolute values of the law, and at ``FORCE_X`` the length of the force.
+    """
     if magnitudes:
         _add_magnitude(group, x, y, z, abs(w), law, scale)
     elif law == INVERSE:
@@ -130,7 +142,7 @@ def law_at(law: int, s: float, scale: float, shift: float) -> tuple[float, float
 
 @part
 def settle(group: Float64, rows: int) -> None:
-    """Add the first ``rows`` sums of a block to the settled sums, and zero them.
+    """Add the first ``rows`` of the five rows of block sums to the settled sums, in place, and zero them.
 
     [Neumaier]'s sum, with selects in place of branches.
     """
@@ -146,6 +158,6 @@ def settle(group: Float64, rows: int) -> None:
 
 @part
 def begin(group: Float64) -> None:
-    """Zero all sums of a group."""
+    """Zero all sums of a group, of the block and settled, and their errors."""
     for t in range(SUM, SIZE):
         group[t] = 0.0

@@ -77,7 +77,7 @@ def _of_leaf(
 
 @part
 def _add_powers(row: Float64, w: float, x: float, y: float, z: float) -> None:
-    """Add the moments of a point of weight ``w`` at (x, y, z) from the center."""
+    """Add to a node's row of moments those of a point of weight ``w`` at (x, y, z) from the center."""
     row[FIRST] += w * x
     row[FIRST + 1] += w * y
     row[FIRST + 2] += w * z
@@ -102,7 +102,7 @@ def _add_powers(row: Float64, w: float, x: float, y: float, z: float) -> None:
 
 @part
 def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float64) -> None:
-    """Write the center and the weights of a node, from those of its halves."""
+    """Write center, radius and weights of a node into ``row``, from the rows of moments of its halves."""
     row[WEIGHT] = left[WEIGHT] + right[WEIGHT]
     row[MAGNITUDE] = left[MAGNITUDE] + right[MAGNITUDE]
     for c in range(boxes.shape[2]):
@@ -115,7 +115,7 @@ def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float6
 
 @part
 def _measure(boxes: Float64, node: int, row: Float64) -> None:
-    """Clip a center to the box of its node, and write the radius.
+    """Clip the center in ``row`` to the box of its node, and write the square of the radius.
 
     The center of equal points is then one of them, to the last bit.
     """
@@ -128,7 +128,10 @@ def _measure(boxes: Float64, node: int, row: Float64) -> None:
 
 @part
 def _shift(half: Float64, row: Float64) -> None:
-    """Add the moments of a half, shifted to the center of ``row``; t, u, v are differences of the centers."""
+    """Add to a node's row of moments those of one of its halves, shifted to the center of ``row``.
+
+    t, u and v are differences of the two centers.
+    """
     for p in range(10):
         a, b, c = TRIPLE_LIST[p, 0], TRIPLE_LIST[p, 1], TRIPLE_LIST[p, 2]
         t, u, v = half[a] - row[a], half[b] - row[b], half[c] - row[c]

@@ -65,7 +65,7 @@ def sum_pairs(
 
 @part
 def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: int) -> None:
-    """Load targets ``first:last`` and their shifts into a group; if there are fewer, the last is repeated."""
+    """Load targets ``first:last`` and their shifts into ``group``, the last repeated up to ``GROUP``."""
     for i in range(GROUP):
         t = min(first + i, last - 1)
         for c in range(FEW):
@@ -77,7 +77,10 @@ def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: i
 def _store(
     group: Float64, own: Float64, first: int, last: int, at_place: float, magnitudes: bool, out: Float64
 ) -> None:
-    """Write the sums of a group to its rows of ``out``."""
+    """Write the settled sums of a group to rows ``first:last`` of ``out``, without the targets themselves.
+
+    ``own`` has the weights of all targets among the sources, ``at_place`` is the law at distance 0.
+    """
     for i in range(last - first):
         here = group[SETTLED_HERE + i] + group[ERRORS_HERE + i]
         here -= abs(own[first + i]) if magnitudes else own[first + i]

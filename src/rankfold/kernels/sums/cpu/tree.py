@@ -15,7 +15,8 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 DEPTH = 4096
-"""More halvings than there can be: 2100 by the middles of three sides of numbers of 64 bits."""
+"""Bound on halvings for each column of points, for the size of the stack: a side of float64 numbers can be
+cut at its middle some 2100 times."""
 
 
 def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> int:
@@ -61,7 +62,7 @@ def _fewest(points: int) -> int:
 
 @part
 def _bound(points: Float64, first: int, last: int, box: Float64) -> int:
-    """Write the box of some points; returns the axis of its longest side."""
+    """Write the (2, d) bounding box of points ``first:last``; returns the axis of its longest side."""
     axis = 0
     for c in range(points.shape[1]):
         low = high = points[first, c]
@@ -75,7 +76,11 @@ def _bound(points: Float64, first: int, last: int, box: Float64) -> int:
 
 @part
 def _halve(points: Float64, ids: Int64, first: int, last: int, axis: int, box: Float64, room: int) -> int:
-    """Move points to either side of the middle of an axis, or of the median; returns where they are cut."""
+    """Cut points ``first:last`` at the middle of their box along ``axis``, moving points and ids in place.
+
+    Where the halves would need more than ``room`` nodes, they are cut at the median. Returns the position of
+    the first point of the upper half.
+    """
     low, high = box[0, axis], box[1, axis]
     middle = low + 0.5 * (high - low)
     if middle >= high:

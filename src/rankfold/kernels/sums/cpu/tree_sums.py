@@ -81,7 +81,10 @@ def _sum(tree: Any, groups: Any, how: Any, more: Any, scratch: Any, counts: Int6
 def _is_better_halved(
     tree: Any, groups: Any, how: Any, limit: float, first: int, last: int, box: Float64
 ) -> bool:
-    """True if targets ``first:last`` would cost less one by one than together, judged by the middle one."""
+    """True if targets ``first:last`` would cost less one by one than together, judged by the middle one.
+
+    ``limit`` is ``weight_limit``; ``box``, (2, d), is scratch.
+    """
     if last - first < 2:
         return False
     whole = _cost(tree, how, box, _surround(groups, first, last, box) + limit)
@@ -94,9 +97,10 @@ def _is_better_halved(
 
 @part
 def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tuple[int, int]:
-    """Add all sources of a tree to the sums of a group.
+    """Add all sources of a tree to the sums of a group of targets, whose bounding box is ``box``, in place.
 
-    Returns the number of sources that were added one by one, and of nodes that were added by their moments.
+    Sources for which the logarithm of the law is below ``least`` are left out, if the law decays. Returns the
+    number of sources that were added one by one, and of nodes that were added by their moments.
     """
     points, nodes, boxes, weights, moments = tree
     law, scale, exponent, opening, order = how
@@ -126,7 +130,10 @@ def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tu
 
 @part
 def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
-    """Cost of the sums of a group: the sources it would add, plus its far nodes times ``NODE_COST``."""
+    """Cost of the sums of a group: the sources it would add, plus its far nodes times ``NODE_COST``.
+
+    ``box`` and ``least`` are those of ``_walk``.
+    """
     _, nodes, boxes, _, moments = tree
     law, scale, _, opening, _ = how
     cost, node = 0, 0

@@ -20,7 +20,10 @@ from rankfold.pipeline.storage.checkpoint import State
 def nonnegative_pass(
     layout: Strategy, panels: Panels, iteration: NmfIteration, seconds: float, *, first_pass: bool
 ) -> NonnegativePass | SparseNonnegativePass:
-    """Fold of one iteration of least squares; a sparse fold takes only ``slots`` from ``panels``."""
+    """Fold of one iteration of least squares; a sparse fold takes only ``slots`` from ``panels``.
+
+    ``seconds`` is the nominal time of a row. ``first_pass`` is True to check the numbers of the matrix.
+    """
     if layout.fullest:
         return SparseNonnegativePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
     return NonnegativePass(panels, iteration, first_pass, seconds)
@@ -29,7 +32,10 @@ def nonnegative_pass(
 def divergence_pass(
     layout: Strategy, panels: Panels, iteration: DivergenceIteration, seconds: float, *, first_pass: bool
 ) -> DivergencePass | SparseDivergencePass:
-    """Fold of one iteration under the Kullback-Leibler divergence, over panels or stored numbers alone."""
+    """Fold of one iteration under the Kullback-Leibler divergence, over panels or stored numbers alone.
+
+    ``seconds`` is the nominal time of a row. ``first_pass`` is True to check the numbers of the matrix.
+    """
     if layout.fullest:
         return SparseDivergencePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
     each = iteration.constants, iteration.before, iteration.after
@@ -37,7 +43,8 @@ def divergence_pass(
 
 
 def finish(fold: object, state: State) -> State:
-    """Bring the sums of a sparse pass into the layout of a dense one: ``product`` as (k, short)."""
+    """Bring the sums of a sparse pass into the layout of a dense one: ``product`` as (k, short), not (short,
+    k). Sums of a dense ``fold`` are returned as they are."""
     if isinstance(fold, OverStoredFactors):
         return {**state, "product": np.ascontiguousarray(state["product"].T)}
     return state

@@ -37,10 +37,10 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Array = npt.NDArray[Any]
 
 UPDATES = 2
-"""Updates of the long factor in a read: each costs as much as the sums for the short factor."""
+"""Number of updates of the long factor in a read: each costs as much as the sums for the short factor."""
 
 LEAST_SHARE = 1e-12
-"""Share of the sum of a matrix below which a divergence from independence is rounding."""
+"""Least divergence from independence, over the sum of the matrix: below it there is only rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,15 @@ class DivergencePass(OverPanels):
 
     panels: Panels
     constants: Path
-    """Checkpoint file with ``right`` (short, k), ``gram`` (k, k), ``linear`` and ``diagonal`` (k,), and
-    ``scale`` (1,), the typical size of numbers in L."""
+    """Checkpoint file with the short factor ``right`` (short, k), its ``gram`` (k, k), terms of penalties
+    ``linear`` and ``diagonal`` (k,), and ``scale`` (1,), the typical size of numbers in the long factor."""
 
     before: ScratchMatrix | None
+    """(long, k) long factor of the previous iteration; None in the first one."""
+
     after: ScratchMatrix
+    """(long, k) new long factor, which the pass writes."""
+
     first_pass: bool
     """True to count bad and negative numbers and to sum entropies, as only the first pass does."""
 
@@ -65,9 +69,9 @@ class DivergencePass(OverPanels):
         """Arrays of the update, ``left`` and ``product``.
 
         ``right`` (short, k) is the short factor, ``gram`` (k, k) its Gram matrix, ``linear`` and ``diagonal``
-        (k,) are terms of penalties, ``scale`` (1,) is the typical size of numbers in L. ``left`` (grain rows,
-        k) holds rows of L, ``product`` (k, short) what they add to the sum of that name. The divergence of
-        intermediate updates is added to ``unread`` (1,), which nobody reads.
+        (k,) are terms of penalties, ``scale`` (1,) is the typical size of numbers in the long factor L.
+        ``left`` (grain rows, k) holds rows of L, ``product`` (k, short) what they add to the sum of that
+        name. The divergence of intermediate updates is added to ``unread`` (1,), which nobody reads.
         """
         (short, rank), dtype, part = (
             (self.panels.view.short, self.after.columns),
@@ -87,7 +91,7 @@ class DivergencePass(OverPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of quotients of a grain, of a copy of them, and of products and bounds of an update."""
+        """Bytes of quotients of a grain, of a copy of them, and of products and denominators of an update."""
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)
 
@@ -113,9 +117,9 @@ class DivergencePass(OverPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers, panels, and ``quotient`` for a grain, laid out as the data; sum up S to ``sums``.
+        """Allocate buffers, panels, and ``quotient`` for a grain, laid out as the data; fill in ``sums``.
 
-        ``sums`` is (k,), the sum of each component.
+        ``sums`` (k,) are those of the components of the short factor.
         """
         work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
@@ -124,7 +128,10 @@ class DivergencePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
+        """Update rows ``start:stop`` of the long factor, grain by grain, and add to the sums in ``state``.
+
+        The first pass also checks the numbers of the panel.
+        """
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.first_pass and not self._is_sound(state, work, grain):
                 continue
@@ -143,7 +150,7 @@ class DivergencePass(OverPanels):
         return work.device.holds(grain.raw.min() >= 0, count)
 
     def _measure(self, state: State, work: Workspace, d: Array) -> None:
-        """Add the sums of a grain for ``independence_divergence``."""
+        """Add to ``entropy``, ``columns`` and ``squares`` in ``state`` for a grain ``d`` of the matrix."""
         rows = self.panels.view.as_rows(d)
         level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)
@@ -181,7 +188,11 @@ class DivergencePass(OverPanels):
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
     def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array, total: Array) -> None:
-        """Write data over product to ``quotient``, laid out as the data; add the divergence to ``total``."""
+        """Write quotients ``d / (L S)`` of a grain ``d``, laid out as it is stored, to ``quotient``.
+
+        ``left`` (rows, k) are its rows of the long factor L, and S is the short one. The divergence of ``d``
+        from L S is added to ``total`` (1,).
+        """
         if self.panels.view.orientation is Orientation.ROWS:
             product(left, work.right.T, out=quotient)
         else:
@@ -190,7 +201,7 @@ class DivergencePass(OverPanels):
 
 
 def below(above: Array, linear: Array, quadratic: Array) -> Array:
-    """Denominator of a multiplicative update with numerator ``above``.
+    """Denominator of a multiplicative update: new numbers w of a factor are ``above`` (r, k) divided by it.
 
     ``linear w + quadratic w^2 / 2 - above log w`` bounds the divergence and is least at ``2 above`` over
     ``linear + sqrt(linear^2 + 4 quadratic above)``; scikit-learn's ``linear + quadratic w`` may overshoot.
@@ -202,7 +213,8 @@ def below(above: Array, linear: Array, quadratic: Array) -> Array:
 def independence_divergence(state: State) -> float:
     """Divergence of the data from the product of its row and column sums over its sum, the best rank-1 model.
 
-    It is at least the rounding of the sums, so that a matrix of rank 1 does not give 0.
+    ``state`` has ``columns`` and ``entropy`` of a first pass. The value is at least the rounding of the sums,
+    so that a matrix of rank 1 does not give 0.
     """
 
     def entropy(x: npt.NDArray[np.float64]) -> float:

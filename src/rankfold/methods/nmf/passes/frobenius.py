@@ -35,7 +35,10 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NmfIteration:
-    """Inputs and outputs of an iteration besides the data, and the work on a grain."""
+    """Inputs and outputs of an iteration besides the data, and the work on a grain.
+
+    The matrix, seen as (long, short), is approximated by L S; L is improved, and S is given.
+    """
 
     constants: Path
     """Checkpoint file with ``right`` (width, k), ``gram`` (k, k), ``diagonal`` (k,) and ``linear`` (k,).
@@ -47,6 +50,8 @@ class NmfIteration:
     """(long, k) L of the previous iteration; None in the first one, which starts from zero."""
 
     after: ScratchMatrix
+    """(long, k) new L, which the pass writes."""
+
     solver: RowSolver
     residual: bool = False
     """True to sum squares of the residual explicitly, which loses no digits."""
@@ -84,18 +89,19 @@ class NmfIteration:
         }
 
     def ready(self, work: Workspace) -> Workspace:
-        """Transpose ``right`` into ``across``, and add ``diagonal`` to the diagonal of ``gram``."""
+        """In ``work``, which is returned, transpose ``right`` into ``across``, and add ``diagonal`` to the
+        diagonal of ``gram``."""
         np.copyto(work.across, work.right.T)
         work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
         return work
 
     def temporary_bytes(self, rows: int) -> int:
-        """Bytes that solving rows takes in addition to the buffers."""
+        """Bytes that solving ``rows`` rows of L takes in addition to the buffers."""
         item, rank = self.after.dtype.itemsize, self.rank
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
 
     def sums(self, width: int) -> dict[str, Sum]:
-        """Sums over all rows of the data X, with L the new factor.
+        """Sums over all rows of the data X (long, width), with L the new long factor (long, k).
 
         ``product`` (k, width) is ``L'X``, ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L,
         ``gradient`` (k,) are squares of the projected gradient at the old L, and ``residual`` (1,) the sum of
@@ -111,7 +117,10 @@ class NmfIteration:
         }
 
     def advance(self, state: State, work: Workspace, first: int, last: int, d: Array) -> None:
-        """Improve rows ``first:last`` of L by rows ``d`` (rows, width) of the data, and add to the sums."""
+        """Improve rows ``first:last`` of L by the same rows ``d`` (rows, width) of the data.
+
+        They are written to ``after``, and add to the sums in ``state``.
+        """
         b = work.b[: last - first]
         _multiply(d, work, out=b)
         left = self.improve(state, work, first, b)
@@ -125,7 +134,11 @@ class NmfIteration:
             state["residual"] += measure(rest, nothing, 1.0)[1].sum()
 
     def improve(self, state: State, work: Workspace, first: int, b: Array) -> Array:
-        """Improve rows of L from ``first`` on, write and return them; ``b`` is the data times ``right``."""
+        """Improve r rows of L from row ``first`` on, write them to ``after``, and return them (r, k).
+
+        ``b`` (r, k) is the data times ``right``, and is overwritten. Adds to ``gradient`` and ``sums`` in
+        ``state``.
+        """
         left = work.left[: len(b)]
         if self.before is None:
             left[...] = 0
@@ -139,10 +152,10 @@ class NmfIteration:
 def improve_rows(
     state: State, solver: RowSolver, gram: Array, b: Array, linear: Array, left: Array, *, fresh: bool
 ) -> None:
-    """Improve rows ``left`` (r, k) of L in place, by their products ``b`` (r, k), which are overwritten.
+    """Improve rows ``left`` (r, k) of L in place by ``solver``; for the parameters see ``RowSolver.improve``.
 
-    Adds squares of the projected gradient at the old rows to ``state["gradient"]``, and column sums of the
-    new rows to ``state["sums"]``.
+    ``b`` (r, k) is overwritten. Adds squares of the projected gradient at the old rows to
+    ``state["gradient"]``, and column sums of the new rows to ``state["sums"]``.
     """
     state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
     solver.improve(gram, b, linear, left, fresh=fresh)
@@ -150,7 +163,10 @@ def improve_rows(
 
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
-    """``d @ right``; in float64 as a transposed product, a fifth faster in OpenBLAS (slower in float32)."""
+    """Write ``d @ work.right`` to ``out`` (rows, k).
+
+    In float64 it is made as a transposed product, a fifth faster in OpenBLAS (slower in float32).
+    """
     if work.transpose.size:
         transpose = work.transpose[:, : len(d)]
         product(work.across, d.T, out=transpose)
@@ -187,7 +203,7 @@ class NonnegativePass(OverPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of a vector of ones, and those that solving rows takes in addition to the buffers."""
+        """Bytes of a vector of ones, and those that solving the rows of a grain takes besides the buffers."""
         rows = self.panels.grain_rows
         return 8 * max(self.panels.view.short, rows) + self.iteration.temporary_bytes(rows)
 
@@ -198,7 +214,10 @@ class NonnegativePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Improve rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
+        """Improve rows ``start:stop`` of the long factor, grain by grain, and add to the sums in ``state``.
+
+        The first pass also checks the numbers of the panel.
+        """
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, staged = grain
             nothing = work.nothing[: raw.shape[1]]
@@ -245,7 +264,7 @@ class CompressedPass(DeclaredFold):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes that solving rows takes in addition to the buffers."""
+        """Bytes that solving the rows of a grain takes in addition to the buffers."""
         return self.iteration.temporary_bytes(self._grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -253,7 +272,7 @@ class CompressedPass(DeclaredFold):
         return self.iteration.ready(DeclaredFold.workspace(self, device))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Improve rows ``start:stop`` of L, grain by grain, and add to the sums."""
+        """Improve rows ``start:stop`` of the long factor grain by grain; add to the sums in ``state``."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             d = work.rows[: last - first]
             work.device.fill(d, functools.partial(self.compressed.read_into, start=first))

@@ -59,7 +59,8 @@ GRAIN_LINES = 4096
 
 @dataclass(frozen=True, slots=True)
 class DivergenceIteration:
-    """Inputs and outputs of an iteration under the divergence besides the data; see ``DivergencePass``."""
+    """Files of an iteration under the divergence besides the data: constants, the long factor (long, k)
+    ``before`` and ``after`` it. See ``DivergencePass``."""
 
     constants: Path
     before: ScratchMatrix | None
@@ -67,7 +68,11 @@ class DivergenceIteration:
 
 
 class OverStoredFactors(OverStoredNumbers):
-    """Base class of both folds, with the products of a sparse matrix and either factor."""
+    """Base class of the folds of one iteration over a sparse matrix, under either loss.
+
+    It makes the products of the matrix with either factor. A line is a row of the matrix, or a column if that
+    is stored by columns: the long factor has a row for each line.
+    """
 
     __slots__ = ()
     iteration: NmfIteration | DivergenceIteration
@@ -81,7 +86,8 @@ class OverStoredFactors(OverStoredNumbers):
 
     @property
     def scatters(self) -> bool:
-        """True to scatter rows of the long factor instead of gathering: faster with few components."""
+        """True if ``product`` is made by scattering rows of the long factor instead of gathering them, which
+        is faster with few components."""
         return self.after.columns <= NARROW
 
     @property
@@ -96,10 +102,10 @@ class OverStoredFactors(OverStoredNumbers):
         return max(self.grain_lines, self.after.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The short factor ``right`` (short, k) and its slabs; slabs of long rows of a panel, if gathered.
+        """The short factor ``right`` (short, k) and its slabs, which are a few columns each.
 
-        ``b`` and ``left`` (lines solved together, k) are products of lines with the short factor, and rows of
-        the long factor.
+        If rows of the long factor are gathered, also slabs of those for a panel. ``b`` and ``left`` (lines
+        solved together, k) are products of lines with the short factor, and rows of the long factor.
         """
         short, rank, dtype = self.panels.view.short, self.after.columns, self.after.dtype
         gathers = {} if self.scatters else OverStoredNumbers.buffers(self)
@@ -122,10 +128,11 @@ class OverStoredFactors(OverStoredNumbers):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums over all lines: ``product`` (short, k); ``gram`` (k, k), ``sums`` (k,) of the long factor L.
+        """Sums over all lines of the matrix X, with L the new long factor.
 
-        ``product`` is ``X'L``, or quotients in place of X: the transpose of that of dense folds. ``squares``
-        (1,) of the matrix and counts of bad and negative numbers are summed in the first pass.
+        ``product`` (short, k) is ``X'L``, under the divergence with the quotients ``X / (L S)`` in place of
+        X: the transpose of that of dense folds. ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of
+        L. The first pass also sums ``squares`` (1,) of X and counts of bad and negative numbers.
         """
         short, rank = self.panels.view.short, self.after.columns
         return {
@@ -140,7 +147,8 @@ class OverStoredFactors(OverStoredNumbers):
     def is_sound(self, state: State, lines: Csr, start: int) -> bool:
         """True if all numbers of a panel are finite and not negative; others are counted in ``state``.
 
-        Adds squares to ``state``. Indices are checked too, since rows are written at them.
+        ``lines`` is the panel, ``start`` the number of its first line in the matrix. Squares of finite
+        numbers are added to ``state``. Indices are checked too, since rows are written at them.
         """
         check_rows(lines.indptr, lines.indices, lines.data, self.panels.view.short)
         (sums, squares), ends = np.zeros((2, 1)), np.array([0, len(lines.data)])
@@ -155,7 +163,11 @@ class OverStoredFactors(OverStoredNumbers):
         return not negative.any()
 
     def multiply(self, pointers: Array, lines: Csr, numbers: Array, work: Workspace, *, out: Array) -> None:
-        """Multiply lines with the indices of ``lines`` and values ``numbers`` with the short factor."""
+        """Write the product of some lines of a panel with the short factor to ``out`` (r, k).
+
+        The lines have the indices of ``lines``, and ``numbers`` (in place of its values) at the same places;
+        ``pointers`` (r + 1,) are the places at which they begin.
+        """
         for s, slab in enumerate(work.short_slabs):
             y = out[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
             multiply_rows(pointers, lines.indices, numbers, slab[:, : y.shape[1]], y=y)
@@ -163,10 +175,12 @@ class OverStoredFactors(OverStoredNumbers):
     def add_rows(
         self, state: State, work: Workspace, lines: Csr, numbers: Array, span: tuple[int, int], left: Array
     ) -> None:
-        """Add the Gram matrix of long rows ``left`` for a ``span`` of lines, and products with ``numbers``.
+        """Add sums for some lines of a panel: ``span``, first and end, counted from its first line.
 
-        If products are gathered, rows are only copied to slabs, for ``add_panel``. The Gram matrix is in
-        float64, since a grain of sparse lines has more rows than a dense one.
+        ``left`` (r, k) are the rows of L for these lines, and ``numbers`` the values of the whole panel. The
+        Gram matrix of ``left`` is added to ``gram`` in ``state``, in float64, since a grain of sparse lines
+        has more rows than a dense one. The product with ``numbers`` is added to ``product`` if it is made by
+        scattering; else rows are only copied to slabs, for ``add_panel``.
         """
         first, last = span
         add_gram(left.astype(np.float64), total=state["gram"])
@@ -178,7 +192,11 @@ class OverStoredFactors(OverStoredNumbers):
             slab[first:last, : part.shape[1]] = part
 
     def add_panel(self, state: State, work: Workspace, lines: Csr, numbers: Array) -> None:
-        """Add products of the long rows of a panel with ``numbers``, if products are gathered."""
+        """Add the product of a panel with its rows of L, taken from slabs, to ``product`` in ``state``.
+
+        ``numbers`` are the values of the panel in place of those of ``lines``. Does nothing if ``add_rows``
+        has scattered the product.
+        """
         if self.scatters:
             return
         self.bring_in_order(work, dataclasses.replace(lines, data=numbers))
@@ -203,9 +221,10 @@ class SparseNonnegativePass(OverStoredFactors):
         return (*sparse, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the base class and constants of the solver; for the residual ``right`` in float64, too.
+        """Buffers of the base class and constants of the solver: see ``NmfIteration.constants``.
 
-        ``model`` holds a value of L S for each stored number of a panel.
+        If the residual is summed, ``wide_right`` is the short factor in float64, and ``model`` holds a value
+        of the product of both factors for each stored number of a panel.
         """
         rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
         places, residual = self.panels.numbers, self.iteration.residual
@@ -221,7 +240,8 @@ class SparseNonnegativePass(OverStoredFactors):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of solving lines, of rows in float64, and of copies of the stored numbers of a panel."""
+        """Bytes of solving the lines of a grain, of its rows in float64, and of copies of the stored numbers
+        of a panel."""
         rows, rank = self.grain_lines, self.after.columns
         looks = self.panels.numbers * (24 * self.iteration.residual + 3 * self.first_pass)
         solving = self.iteration.temporary_bytes(rows) + 8 * rows * rank
@@ -238,7 +258,8 @@ class SparseNonnegativePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the base class, squares of the projected gradient (k,), and of the residual (1,)."""
+        """Sums of the base class, of squares of the projected gradient, ``gradient`` (k,), and of squares of
+        the residual, ``residual`` (1,)."""
         return {
             **OverStoredFactors.sums(self),
             "gradient": Sum((self.after.columns,)),
@@ -246,7 +267,8 @@ class SparseNonnegativePass(OverStoredFactors):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Solve the rows of L for the lines of a panel, grain by grain, and add products and other sums."""
+        """Solve rows ``start:stop`` of the long factor for the lines of a panel, grain by grain, and add to
+        the sums in ``state``."""
         lines = self.take(work, slot)
         if self.first_pass and not self.is_sound(state, lines, start):
             return
@@ -301,7 +323,8 @@ class SparseDivergencePass(OverStoredFactors):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of products and bounds of an update, of rows in float64, and of copies of the numbers."""
+        """Bytes of products and denominators of an update, of rows in float64, and of copies of the stored
+        numbers of a panel."""
         rows, rank, item = self.grain_lines, self.after.columns, self.after.dtype.itemsize
         update = 6 * item * rows * rank + 2 * 8 * rows * rank
         measures = self.panels.numbers * (item + 3 + 8 * self.first_pass)
@@ -315,12 +338,17 @@ class SparseDivergencePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the base class; ``divergence`` (1,) from L S; ``columns`` and ``entropy`` of the matrix."""
+        """Sums of the base class, and those of ``DivergencePass.sums`` that it lacks.
+
+        ``divergence`` (1,) is that of the matrix from the product of its factors. The first pass also sums
+        ``columns`` (short,) of the matrix and ``entropy`` (2,), for ``independence_divergence``.
+        """
         sums = {"divergence": Sum((1,)), "columns": Sum((self.panels.view.short,)), "entropy": Sum((2,))}
         return {**OverStoredFactors.sums(self), **sums}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update the rows of L for the lines of a panel, grain by grain, and add quotients and other sums."""
+        """Update rows ``start:stop`` of the long factor for the lines of a panel, grain by grain, and add to
+        the sums in ``state``."""
         lines = self.take(work, slot)
         if self.first_pass:
             if not self.is_sound(state, lines, start):
@@ -335,7 +363,7 @@ class SparseDivergencePass(OverStoredFactors):
         self.add_panel(state, work, lines, work.quotient)
 
     def _measure(self, state: State, work: Workspace, lines: Csr) -> None:
-        """Add the sums of a panel for ``independence_divergence``."""
+        """Add to ``entropy`` and ``columns`` in ``state`` for a panel: see ``independence_divergence``."""
         count = len(lines.indptr) - 1
         sums, squares = np.zeros((2, count))
         add_moments(lines.indptr, lines.data, np.zeros(count), 1.0, sums=sums, squares=squares)
@@ -372,7 +400,12 @@ class SparseDivergencePass(OverStoredFactors):
             np.maximum(left, limits.eps * work.scale, out=left)
 
     def _diverge(self, state: State, work: Workspace, lines: Csr, pointers: Array, left: Array) -> None:
-        """Compute quotients of the final rows ``left``, and add the divergence of their lines from L S."""
+        """Write quotients of stored numbers and their model, with final rows ``left`` (r, k) of the long
+        factor, to ``work.quotient``.
+
+        ``pointers`` (r + 1,) are the places in ``lines`` at which the lines of these rows begin. Adds to
+        ``divergence`` and to ``sums`` in ``state``.
+        """
         part, sums = slice(int(pointers[0]), int(pointers[-1])), left.sum(axis=0, dtype=np.float64)
         sample_product(pointers, lines.indices, left, work.right, out=work.quotient)
         quotient = work.quotient[part]

@@ -51,7 +51,8 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 PLACE_NUMBERS = 2**20
-"""Number of values in the Gram matrices of columns that are solved together; results do not depend on it."""
+"""Largest number of values in the packed Gram matrices of columns that are solved together; results do not
+depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Weighting:
         return self.source.shape[0] * self.source.shape[1] * item
 
     def accumulator_bytes(self) -> int:
-        """Bytes of the sums that are as wide as the short factor."""
+        """Bytes of those sums of a pass that are as wide as the short factor."""
         rank, short = self.model.parameters.rank, self.model.view.short
         return 8 * short * (rank + (pair_count(rank) if self.least_squares else rank))
 
@@ -149,7 +150,8 @@ class Weighting:
         return 2 * self.accumulator_bytes() + block + 8 * short * 8 * rank
 
     def refuse(self, state: State) -> None:
-        """Raise ``DataError`` for bad weights or numbers in the first pass, or if all weights are zero."""
+        """Raise ``DataError`` if the first pass has counted bad weights or numbers in ``state``, or if all
+        weights are zero."""
         refuse_bad_weights(state, self.weights.source)
         refuse_bad(state, self.source)
         refuse_negative(state, self.source)
@@ -160,7 +162,7 @@ class Weighting:
             )
 
     def idle_in_words(self, state: State) -> list[str]:
-        """Warnings on rows and columns without any entry of positive weight."""
+        """Warnings on rows and columns without any entry of positive weight; ``state`` is of a first pass."""
         names = ("rows", "columns") if self.model.by_rows else ("columns", "rows")
         counts = int(state["idle"][0]), int((state["weight"] == 0).sum())
         factors = {"rows": "rows of W", "columns": "columns of H"}
@@ -180,9 +182,10 @@ def _places(rank: int) -> int:
 
 
 def improve_weighted_short(model: Model, factors: Factors, state: State) -> ShortUpdate:
-    """Solve the short factor, a block of columns at a time, each with its Gram matrix.
+    """Solve the short factor, starting from that of ``factors``, each column with its own Gram matrix.
 
-    Columns whose weights are all zero are 0.
+    ``state`` has the sums ``grams``, ``product``, ``gram`` and ``sums`` of ``WeightedPass.sums``. Columns
+    whose weights are all zero become 0.
     """
     long, short = model.penalties()
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes_of(state))
@@ -208,7 +211,11 @@ def improve_weighted_short(model: Model, factors: Factors, state: State) -> Shor
 
 
 def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Float64:
-    """Multiply each row of ``rows`` (r, k) by its Gram matrix, packed as a row of ``grams`` (r, pairs)."""
+    """Product (r, k) of each row of ``rows`` (r, k) with its Gram matrix, packed as a row of ``grams`` (r,
+    pairs).
+
+    ``places`` (k, k) are the places of entries in a packed matrix.
+    """
     total = np.zeros_like(rows)
     for t in range(rows.shape[1]):
         total += rows[:, t, None] * grams[:, places[t]]
@@ -217,12 +224,12 @@ def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Floa
 
 @dataclass(slots=True)
 class WeightedFrobenius(Frobenius):
-    """Iterations that lower ``sum v (x - L S)^2 / 2`` plus penalties."""
+    """Iterations that lower ``sum v (x - L S)^2 / 2`` plus penalties, with v the weights of the entries x."""
 
     weighting: Weighting | None = None
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors in one read; the error refers to the new factors."""
+        """Improve ``factors`` in one read of the matrix; the errors returned are those of the new factors."""
         model, factors, weighting = self.model, self.factors, self.weighting
         assert weighting is not None  # noqa: S101  a field after those with defaults
         name, after = f"iteration-{run.passes + 1:02d}", model.factor(run.scratch, self.index + 1)
@@ -253,7 +260,7 @@ class WeightedUpdates(KullbackLeibler):
     weighting: Weighting | None = None
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors in one read."""
+        """Improve ``factors`` in one read of the matrix, and return the errors of this step."""
         model, factors, weighting = self.model, self.factors, self.weighting
         assert weighting is not None  # noqa: S101  a field after those with defaults
         if not self.index:  # long rows of the start ignore weights: they are solved again

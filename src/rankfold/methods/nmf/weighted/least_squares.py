@@ -46,14 +46,16 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 GRAM_BYTES = 2**22
-"""Bytes of Gram matrices that are computed together (more for ``GRAM_ROWS`` large ones), to stay in cache."""
+"""Bytes of Gram matrices of rows that are computed together, to stay in cache; more if ``GRAM_ROWS`` of them
+take more."""
 
 GRAM_ROWS = 128
-"""Least rows whose Gram matrices are computed together: with fewer, memory would limit sums over rows."""
+"""Least number of rows whose Gram matrices are computed together: with fewer, memory would limit the speed of
+sums over rows."""
 
 
 def gram_rows(rank: int) -> int:
-    """Number of rows whose Gram matrices are computed together.
+    """Number of rows whose Gram matrices, of ``rank`` components, are computed together.
 
     >>> gram_rows(8), gram_rows(100)
     (14563, 128)
@@ -98,12 +100,13 @@ class WeightedPass(OverWeightedPanels):
         return min(gram_rows(self.rank), self.panels.grain_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a grain of the matrix, arrays of ``constants``, rows of L, and Gram matrices of rows.
+        """Buffers of a grain of the matrix, arrays of ``constants``, rows of the long factor L, and Gram
+        matrices of these rows.
 
         ``across`` (k, short) is ``right`` transposed, ``pairs`` (short, pairs) the products of every two
-        columns of ``right``, ``b`` (grain rows, k) the weighted data times ``right``, ``left`` rows of L,
-        ``grams`` packed Gram matrices. ``product`` and ``gram_product`` are added to the sums ``product`` and
-        ``grams``.
+        columns of ``right``, ``b`` (grain rows, k) the weighted data times ``right``, ``left`` (grain rows,
+        k) rows of L, ``grams`` (rows, pairs) packed Gram matrices. ``product`` and ``gram_product`` are what
+        a grain adds to the sums ``product`` and ``grams``.
         """
         rows, short, rank = self.panels.grain_rows, self.view.short, self.rank
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank)
@@ -141,11 +144,12 @@ class WeightedPass(OverWeightedPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of masks, of the Gram matrix of a grain of L, and of copies of vectors."""
+        """Bytes of masks, of the Gram matrix of a grain of the long factor, and of copies of vectors."""
         return self.mask_bytes + 16 * self.rank**2 + 8 * 2 * (self.view.short + self.panels.grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels; fill in the transposed short factor and products of its columns."""
+        """Allocate buffers and panels, and fill in ``across`` and ``pairs``; ``on_diagonal`` (k,) are the
+        places of diagonals in packed Gram matrices."""
         work = OverWeightedPanels.workspace(self, device)
         np.copyto(work.across, work.right.T)
         pair_products(work.right, out=work.pairs)
@@ -153,7 +157,10 @@ class WeightedPass(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Improve rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
+        """Improve rows ``start:stop`` of the long factor, grain by grain, and add to the sums in ``state``.
+
+        The first pass also checks the numbers and weights of the panel.
+        """
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is not None:
@@ -187,7 +194,8 @@ class WeightedPass(OverWeightedPanels):
         self._add_residual(state, work, left, rows)
 
     def _add_residual(self, state: State, work: Workspace, left: Array, rows: WeightedGrain) -> None:
-        """Add the weighted squares of the residual."""
+        """Add weighted squares of the residual of a grain, with its new rows ``left`` (rows, k) of the long
+        factor, to ``residual`` in ``state``."""
         x, weights, rest = rows
         if is_by_rows(self.view):
             product(left, work.across, out=rest)

@@ -43,8 +43,8 @@ Float64 = npt.NDArray[np.float64]
 
 
 PAIR_BYTES = 2**26
-"""Largest number of bytes of products of every two rows of the short factor to start rows by weighted least
-squares."""
+"""Rows of the long factor start by weighted least squares if the products of every two rows of the short
+factor, which that needs, take at most this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class WeightedRatios(OverWeightedPanels):
     panels: Panels
     view: View
     constants: Path
-    """Checkpoint file with ``right`` (short, k), ``gram`` (k, k), ``linear`` and ``diagonal`` (k,), and
-    ``scale`` (1,), the typical size of numbers in L."""
+    """Checkpoint file with the short factor ``right`` (short, k), its ``gram`` (k, k), terms of penalties
+    ``linear`` and ``diagonal`` (k,), and ``scale`` (1,), the typical size of numbers in the long factor."""
 
     before: ScratchMatrix | None
     after: ScratchMatrix
@@ -79,15 +79,17 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def _solves_rows(self) -> bool:
-        """True if the first pass starts rows by weighted least squares, if that takes little memory."""
+        """True if rows of the long factor start by weighted least squares, as in a first pass if that takes
+        little memory."""
         pairs = pair_count(self.after.columns)
         return self.first_pass and pairs * self.view.short * self.after.dtype.itemsize <= PAIR_BYTES
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a grain, its weighted values, and rows ``left`` (grain rows, k) of L; ``constants``.
+        """Buffers of a grain, its weighted values, and rows of the long factor; arrays of ``constants``.
 
-        ``pairs`` and ``grams`` are for rows that start by weighted least squares, as in ``WeightedPass``.
-        ``product`` (k, short) is what a grain adds to a sum; ``unread`` (1,) takes losses that nobody reads.
+        ``left`` (grain rows, k) holds rows of the long factor. ``pairs`` (short, pairs) and ``grams`` (rows,
+        pairs) are for rows that start by weighted least squares, as in ``WeightedPass``. ``product`` (k,
+        short) is what a grain adds to a sum; ``unread`` (1,) takes losses that nobody reads.
         """
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank) * self._solves_rows
@@ -107,7 +109,7 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of masks, of products and bounds of an update, of transposed rows, and of vectors."""
+        """Bytes of masks, of products and denominators of an update, of transposed rows, and of vectors."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         item = self.after.dtype.itemsize
         return self.mask_bytes + item * 8 * rows * rank + 8 * 8 * (rows + short) + 16 * rank**2
@@ -134,7 +136,8 @@ class WeightedRatios(OverWeightedPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels; compute products of every two columns of ``right``, if used."""
+        """Allocate buffers and panels; fill in ``pairs``, the products of every two columns of ``right``, if
+        they are used."""
         work = OverWeightedPanels.workspace(self, device)
         work.unread[:] = 0.0
         if self._solves_rows:
@@ -142,7 +145,10 @@ class WeightedRatios(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
+        """Update rows ``start:stop`` of the long factor, grain by grain, and add to the sums in ``state``.
+
+        The first pass also checks the numbers and weights of the panel.
+        """
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is None:
@@ -154,7 +160,10 @@ class WeightedRatios(OverWeightedPanels):
             self._advance(state, work, grain.first, rows, weighted)
 
     def _measure(self, state: State, rows: WeightedGrain, weighted: Array) -> None:
-        """Add sums for the divergence from a model of weighted means: see ``plain_divergence``."""
+        """Add to ``entropy``, ``columns`` and ``level`` in ``state`` for a grain: see ``plain_divergence``.
+
+        ``weighted`` (rows, short) are its values times their weights.
+        """
         sums, weight = (each.sum(axis=1, dtype=np.float64) for each in (weighted, rows.weights))
         total, whole = sums.sum(), weight.sum()
         # Relative to their mean, numbers of any size lose no digits to terms that cancel.
@@ -193,7 +202,11 @@ class WeightedRatios(OverWeightedPanels):
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
     def _begin_rows(self, work: Workspace, rows: WeightedGrain, b: Array, left: Array) -> None:
-        """Start rows by least squares from zero, which multiplicative updates reach only slowly."""
+        """Write starting rows ``left`` (rows, k) of the long factor, found by least squares from zero.
+
+        ``b`` (rows, k), overwritten, is the weighted data times the short factor. Multiplicative updates
+        alone would reach such rows only slowly.
+        """
         left[...], weights = 0, rows.weights
         if not self._solves_rows:
             # As if all entries of a row had its mean weight, which is nearly right for random gaps.
@@ -208,9 +221,11 @@ class WeightedRatios(OverWeightedPanels):
             descend_weighted_rows(grams, b[part], w=left[part], sweeps=FIRST_SWEEPS)
 
     def denominator(self, above: Array, under: Array, factor: Array, linear: Array, diagonal: Array) -> Array:
-        """Denominator of a multiplicative update of ``factor``; ``above`` is its numerator times ``factor``.
+        """Denominator of a multiplicative update; the new factor is ``above`` divided by it.
 
-        ``under`` is the denominator without penalties; under the divergence see ``passes.divergence.below``.
+        ``above`` is the numerator of the update times ``factor``, ``under`` the denominator without
+        penalties, ``linear`` and ``diagonal`` are the terms of penalties; all broadcast to the shape of
+        ``factor``. For a divergence see ``passes.divergence.below``.
         """
         if self.divergence:
             return below(above, under + linear, diagonal)
@@ -219,9 +234,11 @@ class WeightedRatios(OverWeightedPanels):
     def _ratio(
         self, work: Workspace, left: Array, rows: WeightedGrain, weighted: Array, loss: Array
     ) -> tuple[Array, Array]:
-        """Two arrays (rows, short), whose products with a factor are numerator and denominator of an update.
+        """Two arrays (rows, short) for a grain, from which either factor is updated.
 
-        It is the update of the other factor. The loss of the current factors is added to ``loss``.
+        Their products with one factor are the numerator and the denominator of an update of the other.
+        ``left`` (rows, k) are rows of the long factor, ``weighted`` the values of the grain times their
+        weights. The loss of the current factors is added to ``loss`` (1,), unless that is ``work.unread``.
         """
         x, weights, rest = rows
         if is_by_rows(self.view):
@@ -240,7 +257,8 @@ class WeightedRatios(OverWeightedPanels):
         return weighted, rest
 
     def _divide(self, weighted: Array, model: Array, total: Array) -> None:
-        """Replace ``model`` by quotients ``weighted / model``, in the layout of the data."""
+        """Replace ``model`` by quotients ``weighted / model``, both (rows, short); add the divergence of
+        ``weighted`` from ``model`` to ``total`` (1,)."""
         if is_by_rows(self.view):
             quotients(weighted, model, total=total)
         else:
@@ -248,10 +266,11 @@ class WeightedRatios(OverWeightedPanels):
 
 
 def plain_divergence(state: State) -> float:
-    """Divergence of a matrix from the product of its weighted row and column means over the overall mean.
+    """Weighted divergence of a matrix from the product of its row and column means over the overall mean.
 
-    With equal weights that model is independence of rows and columns. At least the rounding of the sums is
-    returned.
+    All means are weighted. With equal weights that model is independence of rows and columns. ``state`` has
+    the sums of a first pass: ``weight``, ``columns``, ``level`` and ``entropy``. At least the rounding of the
+    sums is returned.
     """
     weight, columns = state["weight"], state["columns"]
     total, whole = float(columns.sum()), float(weight.sum())

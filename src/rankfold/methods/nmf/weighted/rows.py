@@ -49,7 +49,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_BYTES = 2**20
-"""Bytes of rows of W that are divided by their factors at a time."""
+"""Bytes of rows of W that are divided by the scales of their rows at a time."""
 
 USUAL = 1e6
 """Weights are not rescaled if the largest lies between this and its inverse."""
@@ -66,7 +66,8 @@ class RowFactors(RowWeights):
     """Power of two that all weights are multiplied by, which does not change W and H."""
 
     def factors(self, start: int, stop: int, dtype: np.dtype[Any]) -> Float64:
-        """(stop - start,) factors by which rows are multiplied; 0 if too small for a normal number."""
+        """(stop - start,) factors by which rows ``start:stop`` are multiplied; 0 if too small for a normal
+        number of ``dtype``."""
         weights = self.read(start, stop) * self.unit
         with np.errstate(invalid="ignore"):
             factors = np.sqrt(weights) if self.root else weights
@@ -119,7 +120,7 @@ class ScaledRows(SamePlaces):
         return max(self._numbers().read_bytes(rows, columns), self.weights.read_bytes(rows))
 
     def fingerprint(self) -> str:
-        """Fingerprint of the matrix; the request identifies the weights."""
+        """Fingerprint of the matrix without its weights, whose fingerprint the request of a task has."""
         return self.inner.fingerprint()
 
 
@@ -140,11 +141,12 @@ class ScaledSparseRows(ScaledRows):
         return self.inner.nnz
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Pointers of lines ``top:bottom``, unchanged; see ``CompressedSource``."""
+        """Numbers of entries stored before each of the lines ``top:bottom`` and after the last, as in the
+        matrix that is scaled; see ``CompressedSource``."""
         return self.inner.pointers(top, bottom)
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Read scaled lines ``start:stop`` into new arrays; see ``CompressedSource``."""
+        """Read scaled ``lines``, the first and the end, into new arrays; see ``CompressedSource``."""
         part = require_compressed(self.inner).read_sparse(lines)
         if self.by == "rows":
             factors = np.repeat(self.weights.factors(*lines, self.dtype), np.diff(part.indptr))
@@ -155,7 +157,7 @@ class ScaledSparseRows(ScaledRows):
         return Csr(part.indptr, part.indices, data.astype(self.dtype))
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Upper bound on the memory for reading that many stored numbers, in addition to the numbers."""
+        """Upper bound on the bytes for reading ``numbers`` stored numbers, in addition to these."""
         rows = self.shape[0] if self.by == "columns" else 0
         return self.inner.sparse_bytes(numbers) + numbers * (self.inner.dtype.itemsize + 3 * 8) + 32 * rows
 
@@ -167,7 +169,11 @@ def scale_rows(source: Source, weights: RowFactors) -> ScaledRows:
 
 
 def open_row_factors(value: object, source: Source, *, root: bool) -> RowFactors:
-    """Open weights of the rows of a matrix, rescaled by a power of two if they are very large or small."""
+    """Open ``value``, the weights of the rows of ``source``.
+
+    Very large or small weights are rescaled by a power of two. ``root`` is True if rows are to be multiplied
+    by the square roots of their weights.
+    """
     weights = RowFactors(open_row_weights(value, source, "row_weights"), root)
     largest = weights.largest()
     if largest == 0 or 1 / USUAL <= largest <= USUAL:
@@ -186,14 +192,14 @@ class RowWeightedNonnegative(Nonnegative):
 
     @property
     def scaled(self) -> Source:
-        """Matrix that is factorized: with its rows scaled, if they have weights."""
+        """Matrix that is factorized: with its rows multiplied by factors from weights, if they have any."""
         return self.source if self.row_weights is None else scale_rows(self.source, self.row_weights)
 
     def _layout(self, device: str) -> Strategy:
         return choose_strategy(compression_of(self.parameters, self.source), self.scaled, device)
 
     def request(self) -> dict[str, Any]:
-        """Parameters, and the fingerprint of the weights of rows."""
+        """Parameters, and the fingerprint of the weights of rows: they determine the result."""
         request = Nonnegative.request(self)
         if self.row_weights is not None:
             request["row_weights"] = self.row_weights.source.fingerprint()
@@ -220,7 +226,8 @@ class RowWeightedNonnegative(Nonnegative):
         return Nonnegative._write(self, run, layout, model, fit, fingerprint)
 
     def _divide(self, run: Run, model: Model, factors: Factors) -> Factors:
-        """Convert factors of the scaled matrix to those of the matrix itself: divide rows of W."""
+        """Convert factors of the scaled matrix to those of the matrix itself: divide rows of W by the scales
+        of the rows. Returns new factors."""
         assert self.row_weights is not None  # noqa: S101  asked before
         rows, dtype = self.row_weights.source.shape[0], self.scaled.dtype
         if not model.by_rows:

@@ -7,7 +7,7 @@ plan of a sweep over that source thus counts the bytes of both.
 A gap, which is a NaN if ``ignore`` is set, is an entry of weight zero. Values of weight zero are never used:
 they may be NaN, negative, or a marker of missing data.
 
-Checked grains of a matrix with their weights: code that folds over weighted panels share.
+The folds over panels with weights have a common base here, ``OverWeightedPanels``, which checks each grain.
 
 A panel is the rows read at a time, a grain some of them.
 """
@@ -37,7 +37,8 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Array = npt.NDArray[Any]
 
 TALLER = 4
-"""Panels may be at most this many times as tall as chunks of the matrix, to read chunks of weights once."""
+"""Edges of panels cut no chunk of the weights either, so that each is read once, unless panels were then more
+than this many times as tall as chunks of the matrix."""
 
 SHARE_OF_RANGE = 0.75
 """Share of the exponent range of a type that weights may use."""
@@ -93,14 +94,14 @@ class PairedSource(Wrapper):
 
     @property
     def row_grid(self) -> Grid:
-        """Chunks along the rows; in a sweep by rows, edges suit the matrix and its weights."""
+        """Chunks along the rows; in a sweep by rows, those of ``common_grid`` for matrix and weights."""
         if not self._by_rows:
             return Grid.regular(self.shape[0], self.shape[0], splittable=False)
         return common_grid(self.inner.row_grid, self.weights.row_grid)
 
     @property
     def column_grid(self) -> Grid:
-        """Chunks along the columns; in a sweep by columns, edges suit the matrix and its weights."""
+        """Chunks along the columns; in a sweep by columns, ``common_grid`` of the matrix and its weights."""
         if self._by_rows:
             return Grid.regular(self.shape[1], self.shape[1], splittable=False)
         return common_grid(self.inner.column_grid, self.weights.column_grid)
@@ -120,7 +121,7 @@ class PairedSource(Wrapper):
         self._counts.read_into(weights, rows, columns)
 
     def split(self, panel: Array) -> tuple[Array, Array]:
-        """Views of a panel: numbers of the matrix, and their weights."""
+        """Views of the two halves of a panel: numbers of the matrix, and their weights."""
         if self._by_rows:
             return panel[:, : self.inner.shape[1]], panel[:, self.inner.shape[1] :]
         return panel[: self.inner.shape[0]], panel[self.inner.shape[0] :]
@@ -154,7 +155,8 @@ class WeightsInType(ConvertedSource):
     """Weights converted to the type of the matrix; ``DataError`` if products could leave its range."""
 
     def convert(self, out: Array, strip: Array, rows: Span) -> None:
-        """Check the range of a strip of weights, then convert it into ``out``."""
+        """Check the range of ``strip``, weights of the rows in the span ``rows``, then convert it into
+        ``out``."""
         if strip.dtype.kind == "f" and strip.dtype.itemsize >= self.dtype.itemsize:
             self._check_range(strip, rows[0])
         ConvertedSource.convert(self, out, strip, rows)
@@ -220,7 +222,8 @@ class ZeroFilled(SamePlaces):
             np.copyto(out[top : top + len(part)], self.dtype.type(0), where=part == 0)
 
     def _strip(self, rows: int, columns: int) -> int:
-        """Number of rows of weights that are read together."""
+        """Number of rows of weights that are read together for a block of ``rows`` rows and ``columns``
+        columns."""
         source = self.weights.source
         assert source is not None  # noqa: S101  asked before
         least = 1 if source.row_grid.splittable else source.row_grid.longest
@@ -271,7 +274,8 @@ class OverWeightedPanels(OverPanels):
     """Power of two that brings numbers near 1, whose squares then stay in the range of any type."""
 
     def grain_buffers(self, *more: str) -> dict[str, Buffer]:
-        """Buffers for values of a grain, their weights, and temporary values, laid out as the matrix."""
+        """Buffers for a grain, laid out as the matrix: ``x`` its values, ``weights``, ``rest`` for temporary
+        values, and others under the names ``more``."""
         shape = self.view.panel_shape(self.panels.grain_rows)
         return {name: Buffer(shape, self.after.dtype) for name in ("x", "weights", "rest", *more)}
 
@@ -292,13 +296,14 @@ class OverWeightedPanels(OverPanels):
 
     @property
     def mask_bytes(self) -> int:
-        """Bytes of boolean masks of a grain."""
+        """Bytes of the boolean masks of a grain that are in memory at once."""
         return MASKS * self.panels.grain_rows * self.view.short
 
     def weigh(self, state: State, work: Workspace, grain: Grain) -> WeightedGrain | None:
-        """Values of a grain and their weights; None if the first pass finds bad ones, which are counted.
+        """Values of a grain and their weights, in buffers of ``work``.
 
-        The first pass also adds to the sums of ``check_sums``.
+        The first pass also adds to the sums of ``check_sums`` in ``state``. It returns None if values or
+        weights are not finite, or weights are negative, which it counts; negative values are only counted.
         """
         count = grain.last - grain.first
         x, weights, rest = (self.view.part(room, 0, count) for room in (work.x, work.weights, work.rest))
@@ -332,7 +337,10 @@ class OverWeightedPanels(OverPanels):
         return np.asarray(rest.sum(dtype=np.float64) / self.pow2_scale**2)
 
     def _count_bad_weights(self, state: State, weights: Array, first: int) -> bool:
-        """Count weights that are negative, NaN or Inf; True if there are none."""
+        """Count weights that are negative, NaN or Inf in ``state``; True if there are none.
+
+        ``first`` is the number of the first long row of the grain.
+        """
         if weights.min() >= 0 and weights.max() < np.inf:
             return True
         row, column = self.panels.corner(first)
@@ -343,7 +351,10 @@ class OverWeightedPanels(OverPanels):
         return False
 
     def _count_bad(self, state: State, x: Array, first: int) -> bool:
-        """Count NaN, Inf and negative numbers; True if all are finite."""
+        """Count NaN, Inf and negative numbers in ``state``; True if all are finite.
+
+        ``first`` is the number of the first long row of the grain.
+        """
         corner, part = self.panels.corner(first), functools.partial(np.asarray, x)
         if not np.isfinite(x).all():
             count_bad(state, part, *corner)
@@ -354,7 +365,7 @@ class OverWeightedPanels(OverPanels):
 
 
 def refuse_bad_weights(state: State, weights: Source | None) -> None:
-    """Raise ``DataError`` if weights that are negative, NaN or Inf were counted."""
+    """Raise ``DataError`` if a pass has counted weights that are negative, NaN or Inf in ``state``."""
     count, row, column = (int(v) for v in state["bad_weights"])
     if count and weights is not None:
         raise DataError(

@@ -3,10 +3,9 @@
 The start is found without weights, from the matrix with zeros at gaps and at weights of zero. Iterations then
 use the weights.
 
-Iterations on a sample of rows in memory, before any on all rows: gaps need dozens of iterations.
-
-Alternation in effect fills a gap with the value of the model. Each iteration thus corrects a share of the
-error of the start, which comes from zeros in gaps. On a sample of rows that costs no read.
+Gaps need dozens of iterations. Alternation in effect fills a gap with the value of the model, and each
+iteration thus corrects a share of the error of the start, which comes from zeros in gaps. Therefore
+iterations begin on a sample of rows in memory, which costs no read, before any on all rows.
 """
 
 from __future__ import annotations
@@ -49,10 +48,11 @@ from rankfold.pipeline.storage.manifest import require_whole_input
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 PASSES = {"hals": 25}
-"""Default of the most reads, by solver: convergence is slow with gaps."""
+"""Default of the largest number of reads of the matrix, by solver; others have that without weights.
+Convergence is slow with gaps."""
 
 LIKELY_ITERATIONS = {"hals": 5, "mu": 15}
-"""Reads that usually reach the tolerance, by solver."""
+"""Number of reads of the matrix that usually reach the tolerance, by solver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,11 @@ class WeightedNonnegative(RowWeightedNonnegative):
         weights: Weights,
         row_weights: RowFactors | None = None,
     ) -> WeightedNonnegative:
-        """Check arguments and make the task; raises ``InputError``."""
+        """Check arguments and make the task; raises ``InputError``.
+
+        ``custom`` are factors of the caller to start from, ``weights`` are of entries, with gaps, and
+        ``row_weights`` are of rows.
+        """
         check_weights(source, parameters, weights)
         most = parameters.passes or PASSES.get(parameters.resolve().solver, 0)
         plain = Nonnegative.of(source, dataclasses.replace(parameters, passes=most), custom)
@@ -204,7 +208,7 @@ def check_weights(source: Source, parameters: FactorRequest, weights: Weights) -
 Float64 = npt.NDArray[np.float64]
 
 LARGEST_SHARE, FEW_ROWS = 8, 1024
-"""The sample has at most one row in ``LARGEST_SHARE``, or ``FEW_ROWS`` rows if that is more."""
+"""The sample has at most one in ``LARGEST_SHARE`` of all rows, or ``FEW_ROWS`` rows if that is more."""
 
 LARGEST_BYTES = 2**25
 """Largest number of bytes of the sample in float64."""
@@ -213,7 +217,7 @@ LARGEST_SUMS = 2**28
 """Largest number of bytes of Gram matrices of the short side, of which memory holds a few copies."""
 
 FEWEST_ROWS = 8
-"""Least rows of a sample for each component: fewer do not improve the short factor."""
+"""Least number of rows of a sample for each component: fewer do not improve the short factor."""
 
 PLACES = 16
 """Number of runs of rows in a sample, spread evenly along the matrix."""
@@ -225,7 +229,8 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 20, 200
 
 
 def row_count(model: Model) -> int:
-    """Number of rows of a sample; 0 with penalties, too few rows, or too large Gram matrices."""
+    """Number of long rows of the sample that iterations begin on; 0 for none: with penalties, if rows are too
+    few, or if Gram matrices of the short side are too large."""
     view, rank = model.view, model.parameters.rank
     if any(model.penalties()) or 8 * view.short * pair_count(rank) > LARGEST_SUMS:
         return 0
@@ -247,7 +252,11 @@ def sample_bytes(weighting: Weighting) -> int:
 
 
 def improve_start(weighting: Weighting, short: Float64) -> Float64:
-    """Improve the short factor by iterations of least squares on a sample, whatever the loss."""
+    """Improve a short factor (k, short) by iterations of weighted least squares on a sample of rows, whatever
+    the loss.
+
+    Returns a new factor, or ``short`` itself if there is no sample.
+    """
     rank, view = len(short), weighting.model.view
     rows = row_count(weighting.model)
     if not rows:
@@ -272,7 +281,10 @@ def improve_start(weighting: Weighting, short: Float64) -> Float64:
 
 
 def read_sample(weighting: Weighting, rows: int) -> tuple[Float64, Float64]:
-    """Read sampled long rows and their weights, both (rows, short); bad or missing entries get weight 0."""
+    """Read a sample of long rows and their weights, both (rows, short).
+
+    Entries that are missing, not finite, or of a bad weight get weight 0; negative ones are read as 0.
+    """
     with ThreadPoolExecutor(1) as thread:  # its end frees the buffers that chunks are decoded in
         return thread.submit(_read, weighting, rows).result()
 
@@ -297,7 +309,10 @@ def _read(weighting: Weighting, rows: int) -> tuple[Float64, Float64]:
 
 
 def _iterate(x: Float64, counts: Float64, factors: Factors, long: Float64, *, fresh: bool) -> State:
-    """Improve the long factor of a sample in place; returns the same sums as a pass over the matrix."""
+    """Improve the long factor ``long`` (rows, k) of a sample in place; return sums as ``WeightedPass.sums``.
+
+    ``x`` and ``counts`` (rows, short) are the rows and their weights. ``fresh`` is True if ``long`` is zero.
+    """
     rank, right = len(factors.short), np.ascontiguousarray(factors.short.T)
     pairs = np.empty((len(right), pair_count(rank)))
     pair_products(right, out=pairs)

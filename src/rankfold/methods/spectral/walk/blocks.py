@@ -25,13 +25,13 @@ from rankfold.pipeline.errors import DataError
 Array = npt.NDArray[Any]
 
 BLOCK_NUMBERS = 2**20
-"""Largest number of stored weights of a block, unless a single row has more."""
+"""Largest number of stored weights of a block of rows, unless a single row has more."""
 
 POINTERS = 2**18
-"""Rows whose pointers are read at a time."""
+"""Number of rows whose pointers are read at a time."""
 
 AHEAD = 2
-"""Blocks in memory at once if none stays: the one that is multiplied, and the next."""
+"""Number of blocks in memory at once if none stays: the one that is multiplied, and the next."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class GraphBlocks:
     """True if blocks stay in memory once they are read."""
 
     edges: Array
-    """(blocks + 1,) first row of each block, and the number of rows."""
+    """(blocks + 1,) first row of each block, and the number of all rows."""
 
     resident: dict[int, Csr] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class GraphBlocks:
         return len(self.edges) - 1
 
     def __iter__(self) -> Iterator[tuple[int, Csr]]:
-        """Yield the first row of each block, and its rows; the next block is read meanwhile."""
+        """Yield the first row of each block, and its rows in CSR form; reads the next block meanwhile."""
         with ThreadPoolExecutor(1, "rankfold-graph") as reader:
             future = None if 0 in self.resident else reader.submit(self._read, 0)
             for index in range(self.count):
@@ -96,7 +96,7 @@ class GraphBlocks:
 Float64 = npt.NDArray[np.float64]
 
 PIECES = 4
-"""Pieces of a block for each thread, since rows have different numbers of edges."""
+"""Pieces for each thread into which a block is cut, since rows have different numbers of edges."""
 
 
 class Walk:
@@ -117,9 +117,18 @@ class Walk:
         self._pool.shutdown()
 
     def step(self, u: Float64, before: Float64 | None, steps: Steps, out: Float64 | None = None) -> Float64:
-        """``walk * (W @ u) + stay * u + back * before`` at all vertices, (m, b): see ``step_rows``.
+        """``walk * (W @ u) + stay * u + back * before`` at all vertices, (m, b), for a graph of weights W.
 
-        ``before`` may be None where it does not count; ``out`` is allocated if it is not given.
+        Parameters
+        ----------
+        u : (m, b) float64
+            Vectors.
+        before : (m, b) float64, or None
+            Vectors one step before; None where ``back`` is 0.
+        steps : Steps
+            Coefficients ``walk`` (m,), ``stay`` (m,) and ``back``.
+        out : (m, b) float64, or None
+            Written and returned; allocated if None.
         """
         into = np.empty(u.shape) if out is None else out
         then = u if before is None else before

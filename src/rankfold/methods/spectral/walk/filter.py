@@ -48,25 +48,26 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SPARE = 6
-"""Fewest vectors of a block beyond the wanted ones. A filter keeps eigenvalues below that of the last
-small."""
+"""Fewest vectors of a block beyond the wanted ones. A filter damps all eigenvalues below the smallest Ritz
+value of the block."""
 
 NARROWEST, WIDEST = 8, 32
-"""Fewest columns of a block of vectors, so that rows fill cache lines. Up to the second, widths are powers of
-two: as many columns are multiplied at a time."""
+"""Fewest columns of a block of vectors, so that rows fill cache lines; and width up to which widths are
+powers of two: as many columns are multiplied at a time."""
 
 GROWTH = 10.0
-"""Largest growth of the last wanted vector by a filter, relative to unwanted ones."""
+"""Upper bound on the growth of the last wanted vector by a filter, relative to unwanted ones."""
 
 LONGEST = 1e8
-"""Largest growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
+"""Upper bound on the growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace in
+the block."""
 
 LEAST_STEPS = 2
 MOST_STEPS = 2000
 
 
 def block_width(wanted: int) -> int:
-    """Columns of the block of vectors for this many eigenvectors.
+    """Number of columns of the block of vectors for this many eigenvectors.
 
     >>> [block_width(k) for k in (1, 2, 3, 10, 11, 26, 27, 100)]
     [8, 8, 16, 16, 32, 32, 40, 136]
@@ -78,15 +79,18 @@ def block_width(wanted: int) -> int:
 
 @dataclass(slots=True)
 class Filter:
-    """Block of vectors that converges to the leading eigenvectors by one Chebyshev filter after the other."""
+    """Block of b vectors that converges to the leading eigenvectors by one Chebyshev filter after the other.
+
+    ``tol`` is the wanted relative error of eigenvalues, ``most_reads`` bounds the reads of the graph.
+    """
 
     walk: Walk
     vertices: Vertices
     groups: tuple[Int64 | slice, ...]
-    """Rows in which eigenvectors are sought, each group by itself; other rows have 0."""
+    """Rows of each group in which eigenvectors are sought by themselves; vectors are 0 in other rows."""
 
     wanted: int
-    """Number of eigenvectors of each group."""
+    """Number of eigenvectors sought in each group."""
 
     tol: float
     most_reads: int
@@ -95,10 +99,10 @@ class Filter:
     """(m, b) leading Ritz vectors, orthonormal in each group."""
 
     y: Float64
-    """(m, b) N x, where N is the symmetric matrix of the walk."""
+    """(m, b) products N x, where N is the symmetric matrix of the walk."""
 
     pairs: list[RitzPairs]
-    """Ritz pairs of each group."""
+    """Ritz pairs of each group of rows."""
 
     @classmethod
     def begin(
@@ -109,7 +113,7 @@ class Filter:
         wanted: int,
         asked: tuple[float, int, int],
     ) -> Filter:
-        """Filter that begins at a random block; ``asked`` are tol, most reads and seed."""
+        """Filter that begins at a random block of vectors; ``asked`` are tol, most reads and seed."""
         tol, most_reads, seed = asked
         rows, width = len(vertices.scale), block_width(wanted)
         x = gaussian_rows(seed, Purpose.WALK_VECTORS, (0, rows), width)
@@ -147,7 +151,7 @@ class Filter:
         save_arrays(part, {**arrays, "reads": np.array([self.walk.reads])})
 
     def _resume(self, part: Path) -> bool:
-        """Load the block that an earlier attempt has left; False if there is none."""
+        """Load the block that an earlier attempt has saved at ``part``; False if there is none."""
         state = load_if_whole(part)
         if state is None:
             return False
@@ -156,7 +160,7 @@ class Filter:
         return True
 
     def _step_count(self) -> int:
-        """Number of steps of the next filter, for the group of rows that needs most."""
+        """Number of steps of the next filter, for the group of rows that needs most of them."""
         steps = [LEAST_STEPS]
         for pairs in self.pairs:
             needed = min(2 * pairs.needed(self.wanted, self.tol), GROWTH)
@@ -168,7 +172,7 @@ class Filter:
         return max(LEAST_STEPS, min(max(steps), most, MOST_STEPS, self.most_reads - self.walk.reads))
 
     def _filtered(self, steps: int) -> Float64:
-        """(m, b) block of vectors after a filter of ``steps`` steps; the first one uses the product ``y``."""
+        """(m, b) block after a filter of ``steps`` steps; the first step uses the known product ``y``."""
         ends = np.ones(len(self.vertices.scale)), np.ones(len(self.vertices.scale))
         for group, pairs in zip(self.groups, self.pairs, strict=True):
             ends[0][group], ends[1][group] = _interval(pairs.values[-1])
@@ -185,7 +189,7 @@ class Filter:
         return now
 
     def _turn(self, z: Float64) -> None:
-        """Rayleigh-Ritz step: set ``x``, ``y`` and ``pairs`` from the span of ``z``, which is overwritten."""
+        """Rayleigh-Ritz step: set ``x``, ``y`` and ``pairs`` from the span of ``z`` (m, b), overwritten."""
         self._take_out(z)
         for group in self.groups:
             some = z[group]
@@ -205,7 +209,7 @@ class Filter:
         self.x, self.y = z, y
 
     def _take_out(self, z: Float64) -> None:
-        """Project the vectors of the eigenvalue 1 out of a block, in place."""
+        """Project the known eigenvectors of the eigenvalue 1 out of the block ``z`` (m, b), in place."""
         constants, labels = self.vertices.constants(), self.vertices.labels + 1
         for column in z.T:
             sums = np.bincount(labels, constants * column, len(self.vertices.sizes) + 1)
@@ -213,19 +217,22 @@ class Filter:
 
 
 def _interval(least: float) -> tuple[float, float]:
-    """Center and half-width of the interval that a filter keeps small, from -1 to ``least``."""
+    """Center and half-width of the interval of eigenvalues that a filter damps, from -1 to ``least``."""
     half = max((least + 1) / 2, 1e-6)
     return half - 1, half
 
 
 def _rate(value: float, least: float) -> float:
-    """Logarithm of the growth of a vector of eigenvalue ``value`` by a step, in the long run."""
+    """Logarithm of the growth of a vector of eigenvalue ``value`` by one of many steps.
+
+    The filter damps eigenvalues from -1 to ``least``.
+    """
     center, half = _interval(least)
     return math.acosh(max((value - center) / half, 1 + 1e-12))
 
 
 def warm_walk(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the compiled loops that multiply a graph with blocks of vectors, and that find components, once."""
+    """Run the compiled loops that multiply graphs with vectors and find components, once, for ``request``."""
     width = block_width(int(request["n_components"]))
     _warm_walk(np.dtype(np.float32), width)  # fuzzy_graph has such weights even of distances in float64
     if dtype != np.float32:
@@ -244,10 +251,10 @@ def _warm_walk(dtype: np.dtype[Any], width: int) -> None:
 
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Error of an eigenvalue, between -1 and 1, that more steps do not lower."""
+"""Error of an eigenvalue (all lie between -1 and 1) that more steps do not lower."""
 
 SAFETY = 4.0
-"""Factor of estimates that take residuals to be small relative to gaps."""
+"""Factor of error estimates, which take residuals to be small relative to gaps between eigenvalues."""
 
 
 class RitzPairs(NamedTuple):
@@ -278,15 +285,15 @@ class RitzPairs(NamedTuple):
         return np.asarray(np.minimum(SAFETY * mixed * (mixed / gap), together) + ROUNDING)
 
     def targets(self, wanted: int, tol: float) -> Float64:
-        """(wanted,) errors that are small enough: relative to 1 less the value, or rounding."""
+        """(wanted,) errors that are small enough: ``tol`` times 1 minus the value, or rounding."""
         return np.asarray(np.maximum(tol * (1 - self.values[:wanted]), 2 * ROUNDING))
 
     def excess(self, wanted: int, tol: float) -> float:
-        """Largest error relative to its target; 1 or less is enough."""
+        """Largest error of the first ``wanted`` values relative to its target; 1 or less is enough."""
         return float((self.errors(wanted) / self.targets(wanted, tol)).max())
 
     def needed(self, wanted: int, tol: float) -> float:
-        """Largest factor by which a residual has to shrink for the errors to be small enough."""
+        """Largest factor by which a residual of the first ``wanted`` pairs has to shrink to meet ``tol``."""
         outside = float(self.values[wanted]) if len(self.values) > wanted else -1.0
         target = self.targets(wanted, tol)
         gap = np.maximum(self.values[:wanted] - outside, 0.0)

@@ -20,35 +20,39 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 FEW_ROWS = 512
-"""Number of rows up to which all eigenvectors are computed."""
+"""Number of rows up to which all eigenvectors are computed, from a dense matrix."""
 
 BESIDE = -3.0
-"""Shift of the eigenvalue 1 of known vectors, to below all others, which are at least -1."""
+"""Shift of the eigenvalue 1 of known eigenvectors, to below all others, which are at least -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eigenvectors:
-    """Eigenvectors of a walk from the largest eigenvalue on, without the constant one."""
+    """Eigenvectors of the symmetric matrix of a walk, from the largest eigenvalue on; not the constant one.
+
+    Components are apart if each has eigenvectors of its own (``SpectralRequest.apart``).
+    """
 
     vectors: Float64
-    """(m, d) orthonormal; of each component by itself if components are apart."""
+    """(m, d) orthonormal eigenvectors; if components are apart, orthonormal within each component."""
 
     values: Float64
-    """(d,) eigenvalues of the walk; those of the largest component if components are apart."""
+    """(d,) eigenvalues of the walk, decreasing; those of the largest component if components are apart."""
 
     residuals: Float64
-    """(d,) norms of residuals: the largest of any component."""
+    """(d,) norms of residuals of the eigenpairs; the largest of any component if components are apart."""
 
     errors: Float64
-    """(d,) estimated errors of eigenvalues: the largest of any component."""
+    """(d,) estimated absolute errors of eigenvalues; the largest of any component if components are apart."""
 
     reads: int
-    """Number of reads of the graph."""
+    """Number of times that the whole graph was read or multiplied."""
 
     def largest_error(self, tol: float) -> float:
-        """The largest error of an eigenvalue of the Laplacian, 1 minus that of the walk, relative to it.
+        """Largest estimated error of an eigenvalue of the Laplacian, relative to that eigenvalue.
 
-        What rounding leaves of an eigenvalue that is nearly 0 counts as no more than ``tol``.
+        An eigenvalue of the Laplacian is 1 minus one of the walk. What rounding leaves of one that is nearly
+        0 counts as no more than ``tol``.
         """
         relative = relative_errors(self.errors, 1 - self.values)
         return float(np.where(self.errors <= 2 * ROUNDING, np.minimum(relative, tol), relative).max())
@@ -62,10 +66,18 @@ def leading_eigenvectors(
     part: Path | None,
     tell: Callable[[float], None],
 ) -> Eigenvectors:
-    """Compute as many eigenvectors as are asked for.
+    """Compute as many eigenvectors of the walk on a graph as ``asked.n_components``.
 
-    ``part`` is the path of a checkpoint, or None; ``tell`` is called with the largest error relative to its
-    target.
+    Parameters
+    ----------
+    blocks : GraphBlocks
+    vertices : Vertices
+    asked : SpectralRequest
+    threads : int
+    part : Path or None
+        Path of a checkpoint; None to save none.
+    tell : callable
+        Called with the largest error relative to its target, before each filter.
     """
     apart = asked.apart and len(vertices.sizes) != 1
     known = 0 if apart else min(asked.n_components, len(vertices.sizes) - 1)
@@ -85,7 +97,10 @@ def leading_eigenvectors(
 
 
 def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int) -> Eigenvectors:
-    """Known eigenvectors, of eigenvalue 1 without errors, followed by the computed ones."""
+    """Known eigenvectors (m, c), of eigenvalue 1 without errors, followed by computed ones (m, wanted).
+
+    ``pairs`` are the Ritz pairs of each group of rows, ``reads`` the number of reads of the graph.
+    """
     wanted, zeros = vectors.shape[1], np.zeros(known.shape[1])
     values, none = pairs[0].values[:wanted] if pairs else np.zeros(wanted), np.zeros(wanted)
     return Eigenvectors(
@@ -98,7 +113,7 @@ def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads:
 
 
 def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
-    """Rows of each component that has more rows than a block of vectors has columns."""
+    """Rows of each component that has more rows than the block for ``wanted`` eigenvectors has columns."""
     order = np.argsort(vertices.labels, kind="stable")
     ends = vertices.isolated + np.concatenate([[0], np.cumsum(vertices.sizes)])
     enough = int((vertices.sizes > block_width(wanted)).sum())
@@ -114,7 +129,7 @@ def is_dense(rows: int, wanted: int) -> bool:
 
 
 def dense_bytes(rows: int) -> int:
-    """Memory of a dense matrix, its eigenvectors, and the workspace of LAPACK."""
+    """Bytes of a dense matrix of ``rows`` rows and columns, its eigenvectors, and the workspace of LAPACK."""
     return 8 * rows * (6 * rows + 40)
 
 

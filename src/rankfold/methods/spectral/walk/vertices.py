@@ -24,8 +24,9 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ASYMMETRY = 1e-5
-"""Difference of sums along a row and a column above which a graph is not symmetric, relative to the largest
-possible sum. It allows for weights rounded to float32."""
+"""Tolerance for a graph to be symmetric. Weights times random factors are summed along each row and along the
+column of the same number: both sums may differ by this share of the sum of weights of the row times the
+largest factor. It allows for weights rounded to float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,21 @@ class Vertices:
     """Degrees, components and scale factors of the vertices of a graph."""
 
     scale: Float64
-    """(m,) s, with which ``s W s`` is the symmetric matrix of the walk; 0 where there are no edges."""
+    """(m,) factors s, with which ``s W s`` is the symmetric matrix of the walk on a graph of weights W; 0
+    where there are no edges."""
 
     density: Float64
-    """(m,) divisor of weights at either end: a power of row sums, 1 where there are no edges."""
+    """(m,) divisor of weights at both of their ends: a power of the sums of weights of rows; 1 where there
+    are no edges."""
 
     labels: Int64
-    """(m,) component of each vertex, in order of decreasing size; -1 where there are no edges."""
+    """(m,) number of the component of each vertex, the largest being 0; -1 where there are no edges."""
 
     sizes: Int64
-    """(c,) number of vertices of each component."""
+    """(c,) number of vertices of each component, decreasing."""
 
     reads: int
-    """Number of reads of the graph."""
+    """Number of reads of the graph that this took."""
 
     @property
     def isolated(self) -> int:
@@ -65,7 +68,16 @@ class Vertices:
 
 
 def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) -> Vertices:
-    """Degrees and components from one read of a graph, or two where weights are divided by densities.
+    """Degrees and components of the vertices of a graph, from one read of it, or two if ``alpha`` is not 0.
+
+    Parameters
+    ----------
+    blocks : GraphBlocks
+    alpha : float
+        Power of the sums of weights of rows (densities) by which weights are divided at both ends.
+    seed : int
+        Key of the random factors that symmetry is checked by.
+    threads : int
 
     Raises
     ------
@@ -88,9 +100,9 @@ def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) ->
 
 
 def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
-    """Row sums, and parents of vertices in a forest of components.
+    """(m,) sums of weights of rows, and (m,) parents of vertices in a forest of components.
 
-    Compares row and column sums under random factors.
+    Compares sums along rows and columns under random factors; ``DataError`` if the graph is not symmetric.
     """
     rows = blocks.source.shape[0]
     degrees, parents = np.empty(rows), np.arange(rows)
@@ -114,7 +126,7 @@ def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
 
 
 def _by_size(least: Int64) -> tuple[Int64, Int64]:
-    """Labels of components, the largest first, and their sizes.
+    """(m,) labels of components, the largest being 0, and (c,) their sizes.
 
     ``least`` (m,) is the least vertex of the component of each vertex, -1 where there are no edges.
     """
@@ -127,7 +139,7 @@ def _by_size(least: Int64) -> tuple[Int64, Int64]:
 
 
 def inverse(values: Float64) -> Float64:
-    """One over each value, and 0 for 0."""
+    """(m,) one over each value, and 0 for 0."""
     inverse = np.zeros(len(values))
     np.divide(1.0, values, out=inverse, where=values > 0)
     return inverse

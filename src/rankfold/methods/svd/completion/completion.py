@@ -3,9 +3,8 @@
 Passes run along the rows, and complete each row by itself. Of every ``period`` numbers of a row one is held
 out of the model to estimate its error; solvers take those numbers as they are.
 
-One pass over a matrix with missing numbers: fit a model to every row, and sum what the next model needs.
-
-Rows are read by panels (rows in memory at a time) and handled by grains (rows of one matrix product).
+One pass fits the current model to every row, and sums over all rows what the next model needs. Rows are read
+by panels (rows in memory at a time) and handled by grains (rows of one matrix product).
 """
 
 from __future__ import annotations
@@ -67,13 +66,13 @@ SQUARES_BYTES = 2**27
 Above it all columns share one."""
 
 HELD_OUT = 2000
-"""Number of entries to hold out at least, unless one of every ``PERIODS[0]`` is fewer."""
+"""Smallest number of entries to hold out, unless one of every ``PERIODS[0]`` is fewer."""
 
 PERIODS = 20, 100
-"""Smallest and largest period: one number of that many is held out."""
+"""Smallest and largest period: of so many numbers in a row, one is held out."""
 
 LEAST_HELD = 30
-"""Fewest held-out numbers in a mean of squared errors; fewer only if no more were held out."""
+"""Smallest number of held-out numbers in a mean of squared errors; fewer only if no more were held out."""
 
 LIKELY_PASSES = 5
 """Typical number of passes. Measured: 2 to 9, and up to 16 where many components are near the noise."""
@@ -86,7 +85,8 @@ GAP_SHARE = 0.1
 """Assumed share of missing numbers, for estimates of time."""
 
 FALLS = 0.25, 0.8
-"""Smallest and largest ratio of a change to the one before that is assumed; the largest if none is known."""
+"""Smallest and largest ratio of one change to the one before that estimates assume; the largest if none is
+known."""
 
 BELOW_UNCERTAINTY = 0.003
 """Change still to come, relative to the error of missing numbers, at which passes end whatever the tolerance:
@@ -98,11 +98,16 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Choices that decide the completed numbers; they follow from the request and shape, type and chunks."""
+    """Choices that decide the completed numbers: they follow from the request and the matrix alone.
+
+    Of the matrix only shape, type and chunks count.
+    """
 
     view: View
+    """The matrix with missing numbers, swept along its rows."""
+
     rank: int
-    """Components of the model: those that are asked for, fewer than there are rows or columns."""
+    """Number of components of the model: as many as are asked for, fewer than there are rows or columns."""
 
     period: int
     """Length of runs of columns: one number of each run is held out, more in rows with many missing."""
@@ -111,12 +116,16 @@ class Completion:
     """True if each column has its own sum S_j, False if all share one: see ``low_rank_model.py``."""
 
     cut: Cut
+    """Cut of the rows for the passes."""
+
     most_passes: int
+    """Largest number of passes that complete the matrix."""
+
     seed: int
 
     @classmethod
     def of(cls, request: Request, source: Source) -> Completion:
-        """Choices for a request and its matrix, which has missing numbers."""
+        """Choices for a request and its matrix ``source``, which has missing numbers."""
         view = View(source, Orientation.ROWS, precision=request.working_dtype)
         m, n = source.shape
         rank = max(1, min(request.rank, m - 1, n - 1))
@@ -129,7 +138,7 @@ class Completion:
 
     @property
     def held_out(self) -> tuple[int, int]:
-        """Key and period that choose the numbers held out: see ``fit_rows``."""
+        """Key and period that choose the numbers held out: see ``key`` and ``period`` of ``fit_rows``."""
         bits = np.random.Philox(key=np.array([self.seed, Purpose.HELD_OUT], np.uint64))
         return int(bits.random_raw()), self.period
 
@@ -139,7 +148,7 @@ class Completion:
         return RowSample.of(self.view, self.rank)
 
     def fold(self, slots: int, model: Path) -> CompletionPass:
-        """The fold of a pass with the model stored at ``model``, and ``slots`` buffers for panels."""
+        """The fold of a pass with the model in the file ``model``, and ``slots`` buffers for panels."""
         panels = Panels(self.view, self.cut, slots, self.view.dtype)
         key, period = self.held_out
         each = self.view.source.dtype.itemsize / NOMINAL_READ + self.flops / NOMINAL_FLOPS[8]
@@ -147,13 +156,16 @@ class Completion:
 
     @property
     def flops(self) -> float:
-        """Flops per element of the matrix in a pass, with an assumed share of missing ones."""
+        """Flops per element of the matrix in a pass, with ``GAP_SHARE`` as the share of missing ones."""
         return 6 * self.rank + GAP_SHARE * 3 * self.rank**2
 
     # A plan ---------------------------------------------------------------------------------------
 
     def sweeps(self, slots: int) -> list[Pass]:
-        """Planned passes: every one that may be made, of which the first ``LIKELY_PASSES`` are likely."""
+        """Planned passes with ``slots`` buffers for panels, as many as may be made.
+
+        The first ``LIKELY_PASSES`` of them are marked as likely.
+        """
         fold = self.fold(slots, NOWHERE)
         numbers = self.view.long * self.view.short
         reads = numbers * self.view.source.dtype.itemsize
@@ -169,12 +181,12 @@ class Completion:
 
     @property
     def model_bytes(self) -> int:
-        """Bytes of a model."""
+        """Bytes of the arrays of a model."""
         return 8 * (self.view.short * (self.rank + 1) + 2 * self.rank**2)
 
     @property
     def driver_bytes(self) -> int:
-        """Bytes that the next model takes between passes, or the first one if that takes more."""
+        """Bytes that finding the next model takes between passes, or the first one if that takes more."""
         sums = self.fold(1, NOWHERE).accumulator_bytes
         solving = 8 * min(BLOCK_BYTES, sums) + 2 * KEPT_MODELS * self.model_bytes
         return max(2 * sums + solving, sums + solving + self.sample.memory_bytes)
@@ -186,7 +198,10 @@ def pass_name(index: int) -> str:
 
 
 def completed_blank(request: Request, source: Source) -> Source:
-    """Stand-in for the completed matrix, to plan with; the matrix itself if it is not to be completed."""
+    """Matrix of the shape and type of the completed one, without a fitted model: a stand-in for plans.
+
+    ``source`` itself if the request does not ask for completion.
+    """
     if request.missing != "em":
         return source
     rank = Completion.of(request, source).rank
@@ -196,7 +211,7 @@ def completed_blank(request: Request, source: Source) -> Source:
 
 
 def kept_outputs(request: Request, source: Source) -> tuple[Output, ...]:
-    """Arrays of the completing model that the result will hold; none if nothing is completed."""
+    """Arrays of the completing model that the result will hold; empty if nothing is completed."""
     arrays = fitted_of(completed_blank(request, source)) if request.missing == "em" else {}
     return tuple(
         Output(name, each.shape, each.dtype) for name, each in arrays.items() if ImputeLowRank.name in name
@@ -204,7 +219,10 @@ def kept_outputs(request: Request, source: Source) -> tuple[Output, ...]:
 
 
 def with_completion(sweeps: PanelSweeps, request: Request, strategy: Strategy) -> PanelSweeps:
-    """Sweeps of a solver, after the passes that complete its matrix; unchanged if nothing is completed."""
+    """Sweeps of a solver after the passes that complete its matrix; unchanged if nothing is completed.
+
+    ``strategy.view.source`` is then that of ``completed_blank``.
+    """
     if request.missing != "em":
         return sweeps
     completed: Any = strategy.view.source
@@ -236,22 +254,26 @@ class History:
     """Errors and changes of successive models, each measured by the pass that used the model."""
 
     tol: float
+    """Change still to come, relative like ``changes``, at which passes end."""
+
     changes: list[float | None] = dataclasses.field(default_factory=list)
     """Norm of the change of missing numbers from the model before, over that of the completed matrix less its
     column means; None for the first model."""
 
     errors: list[float | None] = dataclasses.field(default_factory=list)
-    """Root mean square error of each model: ``HeldOut.error``."""
+    """Root mean square error of each model on held-out numbers, None where there are none:
+    ``HeldOut.error``."""
 
     remaining: float = np.inf
-    """Estimated change still to come after the next model, from earlier changes."""
+    """Estimated change still to come after the next model, relative like ``changes``; inf after the first
+    pass."""
 
     uncertainty: float = 0.0
     """Norm of the error of missing numbers over that of the completed matrix less its column means, estimated
     from numbers held out."""
 
     def add(self, state: State) -> None:
-        """Record error and change of the model of a pass from its sums, those of ``RowSums``."""
+        """Record error and change of the model of a pass, from the sums ``state`` of ``CompletionPass``."""
         changes, norm = (float(state["totals"][i]) for i in (4, 5))
         error = HeldOut.of(state["by_count"]).error
         self.errors.append(error)
@@ -283,10 +305,10 @@ class HeldOut(NamedTuple):
     """Root mean square of the error of the model; None where nothing was held out."""
 
     mean_error: float | None
-    """Root mean square of the error of column means; None where nothing was held out."""
+    """Root mean square of the error of column means as estimates; None where nothing was held out."""
 
     effective: float
-    """Effective sample size: numbers held out at random among those missing that would give as much."""
+    """Effective sample size: so many numbers held out at random among the missing ones would tell as much."""
 
     @classmethod
     def of(cls, by_count: Float64) -> HeldOut:
@@ -318,10 +340,10 @@ class HeldOut(NamedTuple):
 
 
 def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:
-    """Fit the model that completes missing numbers; return the matrix completed as it is read, and facts.
+    """Fit the model that completes missing numbers; return the completed matrix, and facts for the result.
 
-    The matrix itself and no facts if the request does not ask for completion; the matrix itself and facts if
-    nothing is missing.
+    Missing numbers are filled in whenever the returned matrix is read. Without ``missing="em"`` in the
+    request it is ``source`` itself, without facts; if nothing is missing, ``source`` itself, with facts.
 
     Raises
     ------
@@ -363,7 +385,7 @@ def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[s
 
 
 def _fit(run: Run, plan: Completion, tol: float) -> tuple[RowModel, State, History]:
-    """Fit the model; return it, the sums of the last pass, and the history of all passes."""
+    """Fit the model by passes; return it, the sums of the last pass, and the history of all passes."""
 
     def make() -> State:
         first = first_model(plan.sample, plan.rank, plan.seed, plan.held_out, exact=plan.exact)
@@ -435,9 +457,11 @@ class CompletionPass(OverPanels):
 
     panels: Panels
     model: Path
-    """Path of the file with arrays of the current model and of the one before: ``as_arrays``."""
+    """Path of the file with the arrays of the current model and of the one before: see ``as_arrays``."""
 
     rank: int
+    """Number k of components of the model."""
+
     key: int
     """Key that chooses the numbers held out: see ``fit_rows``."""
 
@@ -452,8 +476,12 @@ class CompletionPass(OverPanels):
     kernels = (fit_rows, add_product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Current model and the one before; deviations ``d`` (grain rows, n), coordinates ``z`` (grain rows,
-        k + 1), and their product ``d' z``."""
+        """Working arrays of a segment by name.
+
+        Arrays of the current model and, with ``_before`` added to their names, of the one before. ``d``
+        (grain rows, n) are deviations, ``z`` (grain rows, k + 1) coordinates of rows, and ``product`` (n, k +
+        1) is ``d'z``.
+        """
         short, k, rows, dtype = self.panels.view.short, self.rank, self.panels.grain_rows, self.panels.dtype
         shapes = {"mean": (short,), "loadings": (short, k), "gram": (k, k), "spread": (k, k), "noise": (1,)}
         models = {
@@ -469,7 +497,11 @@ class CompletionPass(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of ``RowSums`` over all rows; ``bad`` holds count and first position of infinite numbers."""
+        """Sums over all rows by name, those of ``RowSums``, and ``bad``: count and first position of Inf.
+
+        With q = (k + 1)(k + 2) / 2: ``shared`` and ``moments`` (q,), ``products`` (n, k + 1), ``columns`` (3,
+        n), ``totals`` (TOTALS,), ``by_count`` (4, COUNT_BINS), and if ``exact`` also ``squares`` (n, q).
+        """
         short, k = self.panels.view.short, self.rank
         triangle = (k + 1) * (k + 2) // 2
         own = {"squares": Sum((short, triangle))} if self.exact else {}
@@ -486,11 +518,11 @@ class CompletionPass(OverPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Additional bytes of a step: four vectors along a row, and eight (k + 1, k + 1) matrices."""
+        """Bytes of a step besides buffers and sums: 4 vectors along a row, eight (k + 1, k + 1) matrices."""
         return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels; ``models`` are the current ``RowModel`` and the one before."""
+        """Allocate buffers and panels; ``models`` lists two ``RowModel``: the current and the one before."""
         work = OverPanels.workspace(self, device)
         work.models = [
             RowModel(*(getattr(work, name + suffix) for name in RowModel._fields))
@@ -499,7 +531,7 @@ class CompletionPass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fit the model to the rows of a panel, grain by grain, and add to the sums."""
+        """Fit the model to rows ``start:stop``, read into panel ``slot``, and add to the sums ``state``."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             self._add(state, work, grain)
 
@@ -516,9 +548,9 @@ class CompletionPass(OverPanels):
 
 
 def mark_infinite(state: State, raw: Array, first: int) -> None:
-    """Add to ``state["bad"]`` the count of infinite numbers in ``raw``, and row and column of the first.
+    """Add to ``state["bad"]`` the count of Inf in ``raw``, and row and column of the first.
 
-    ``raw`` holds rows of the matrix from the row ``first``, and at least one infinite number.
+    ``raw`` holds rows of the matrix from the row ``first`` on, and at least one Inf.
     """
     rows, columns = np.nonzero(np.isinf(raw))
     here = np.array([len(rows), first + rows[0], columns[0]], np.int64)
@@ -527,7 +559,7 @@ def mark_infinite(state: State, raw: Array, first: int) -> None:
 
 @functools.cache
 def warm_completion(dtype: np.dtype[Any], working: np.dtype[Any] | None) -> None:
-    """Compile the loops of completion by running each once: on a matrix's types, on float64, and the filling.
+    """Compile the loops of completion by running each once, for types of matrix and products, and float64.
 
     ``dtype`` is the type of the matrix, ``working`` that of products with it, None for the default.
     """

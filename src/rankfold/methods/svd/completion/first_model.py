@@ -1,4 +1,4 @@
-"""The model that passes begin with: fitted in memory to a sample of rows, as later to all rows."""
+"""The model that completion begins with: fitted in memory to a sample of rows, as later to all rows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ROWS = 64, 8
 ``BYTES``; all rows if the matrix has no more."""
 
 BYTES = 32 * 2**20
-"""Largest number of bytes of a sample, unless the fewest rows take more."""
+"""Largest number of bytes of the rows of a sample, unless the smallest number of rows takes more."""
 
 ROUNDS = 12
-"""Largest number of updates of the model on the sample."""
+"""Largest number of times that the model is updated on the sample."""
 
 KEEPING_ROUNDS = 3
-"""First rounds, in which no component is pruned."""
+"""Number of first rounds, in which no component is pruned."""
 
 SETTLED = 1e-3
 """Norm of the change of missing numbers in a round, relative to that of the completed rows less column means,
@@ -44,7 +44,8 @@ LEAST_SQUARES = 1e-200
 """Sum of squares below which products of squares leave the range of float64."""
 
 LEAST_SHARE = 1e-2
-"""Smallest initial length of loadings, relative to the noise: for directions that a sample does not show."""
+"""Smallest initial length of loadings, relative to the standard deviation of the noise: for directions that a
+sample does not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class RowSample:
 
     @classmethod
     def of(cls, view: View, rank: int) -> RowSample:
-        """The sample for a model of some rank."""
+        """The sample of the rows of ``view`` for a model of ``rank`` components."""
         row_bytes = view.short * max(view.source.dtype.itemsize, 8)
         rows = max(ROWS[1] * rank, min(ROWS[0] * rank, BYTES // row_bytes))
         rows = min(rows, view.long)
@@ -71,13 +72,13 @@ class RowSample:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all rows three times in float64, of one run of rows as stored, and of reading."""
+        """Bytes of all sampled rows three times in float64, of one run of rows as stored, and of a read."""
         view = self.view
         place = self.rows_per_place * view.short * view.source.dtype.itemsize
         return self.rows * view.short * 3 * 8 + place + view.read_bytes(self.rows_per_place)
 
     def read(self) -> Iterator[tuple[int, Array]]:
-        """Yield the index of the first row of each run, and its rows in float64."""
+        """Yield the index of the first row of each run, and its rows in float64, (rows_per_place, n)."""
         view, each = self.view, self.rows_per_place
         for i in range(self.places):
             first = view.long * i // self.places
@@ -96,6 +97,7 @@ def first_model(
     sample : RowSample
         Infinite numbers count as missing here: passes refuse them.
     rank, seed : int
+        Number of components, and key of the random start.
     held_out : (key, period)
         They choose the numbers held out: see ``fit_rows``.
     exact : bool
@@ -138,7 +140,7 @@ def first_model(
 
 
 def out_of_range(view: View) -> DataError:
-    """The error for numbers whose squares are too large or too small."""
+    """The error to raise for a matrix with squares that are too large or too small."""
     return DataError(
         f"squares of {view.source.name} leave the range of {view.dtype}: its elements are too large, too "
         "small or differ too much in size. Rescale it, or store it as float64."
@@ -165,7 +167,8 @@ def _take(
 ) -> tuple[Float64, dict[str, Array]]:
     """Fit ``model`` to the rows of a sample; return their deviations (rows, n), and the sums of ``RowSums``.
 
-    ``places`` are pairs of the index of a run's first row and its rows; ``before`` is the model before.
+    ``places`` are pairs of the index of a run's first row and its rows; ``before`` is the model of the round
+    before; ``held_out`` and ``exact`` are as for ``first_model``.
     """
     (n, k), rows = model.loadings.shape, sum(len(block) for _, block in places)
     q = (k + 1) * (k + 2) // 2

@@ -53,11 +53,14 @@ TINY = 1e-200
 """Smallest variance of loadings that noise is divided by."""
 
 BLOCK_BYTES = 2**22
-"""Bytes of matrices S_j, one for each column, that are inverted at a time."""
+"""Bytes of matrices S_j, one for each column, that are inverted at a time, about."""
 
 
 def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -> RowModel:
-    """Make a model from its arrays, and compute the Gram matrix of its loadings."""
+    """Make a model from its arrays, with the Gram matrix of its loadings.
+
+    ``mean`` (n,), ``loadings`` (n, k), ``spread`` (k, k) and ``noise`` are as in ``RowModel``.
+    """
     return RowModel(mean, loadings, loadings.T @ loadings, spread, np.array([noise]))
 
 
@@ -111,7 +114,7 @@ def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -
 
 
 def _full(triangles: Float64, k: int) -> Float64:
-    """Symmetric matrices (c, k + 1, k + 1) from their upper triangles (c, (k + 1) (k + 2) / 2)."""
+    """Symmetric matrices (c, k + 1, k + 1) from upper triangles by rows, (c, (k + 1) (k + 2) / 2)."""
     full = np.empty((len(triangles), k + 1, k + 1))
     upper = np.triu_indices(k + 1)
     full[:, upper[0], upper[1]] = triangles
@@ -122,9 +125,10 @@ def _full(triangles: Float64, k: int) -> Float64:
 def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float64, Float64, float]:
     """Solve for loadings and shifts of c columns; return them, a sum of covariances, and a change of error.
 
-    ``s`` is (c, k + 1, k + 1), or (1, k + 1, k + 1) shared by all columns, and ``b`` (c, k + 1). Returns the
-    rows of (W, shift), (c, k + 1); the sum (k, k) of the covariances of rows of W, of one of them if shared;
-    and the change of the sum of squared residuals by the fit.
+    ``s`` is (c, k + 1, k + 1), or (1, k + 1, k + 1) shared by all columns, ``b`` (c, k + 1), ``ridge`` (k,)
+    what is added to the diagonals of ``s``, and ``noise`` a variance. Returns the rows of (W, shift), (c, k +
+    1); the sum (k, k) of the covariances of rows of W, of one of them if shared; and the change of the sum of
+    squared residuals by the fit.
     """
     k = len(ridge)
     regular, diagonal = s.copy(), np.arange(k)
@@ -150,7 +154,8 @@ def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float6
 def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, moments: Float64) -> RowModel:
     """Convert a model to coordinates that are centered, white and ordered by the variance they explain.
 
-    ``moments`` is the triangle of their mean outer products, as in ``RowSums``, over the number of rows.
+    ``moments`` is the upper triangle, as in ``RowSums``, of the mean over all rows of outer products of (z,
+    1).
     """
     n, k = loadings.shape
     full = _full(moments[None], k)[0]
@@ -166,28 +171,28 @@ def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, mom
 
 
 def as_arrays(model: RowModel, before: RowModel) -> dict[str, Array]:
-    """Arrays of a model and of the one before it, by name, as they are stored in a file for a pass."""
+    """Arrays of a model by name, and of the one before with ``_before`` added, for the file of a pass."""
     return {**model._asdict(), **{f"{name}_before": each for name, each in before._asdict().items()}}
 
 
 def from_arrays(arrays: dict[str, Array], suffix: str = "") -> RowModel:
-    """The model from arrays that ``as_arrays`` made; with suffix ``"_before"`` the one before it."""
+    """The model from ``arrays`` of ``as_arrays``, or with the suffix ``"_before"`` the one before it."""
     return RowModel(*(np.asarray(arrays[name + suffix]) for name in RowModel._fields))
 
 
 DEPTH = 5
-"""Number of earlier passes that are mixed."""
+"""Largest number of earlier passes whose models are mixed."""
 
 GROWTH = 2.0
-"""Ratio of a change to the one before above which earlier passes are forgotten."""
+"""Ratio of the norm of a change to that of the one before, above which earlier passes are forgotten."""
 
 REGULAR = 1e-10
-"""Relative increase of the diagonal of the Gram matrix of changes, for nearly dependent changes."""
+"""Relative increase of the diagonal of the Gram matrix of differences of changes, which may nearly depend."""
 
 
 @dataclass(slots=True)
 class Acceleration:
-    """Models of the last passes and how a pass changed them, all in the same coordinates."""
+    """Models of the last passes, and by how much each pass changed its model, all in the same coordinates."""
 
     models: list[Float64] = field(default_factory=list)
     """(n, k + 1) loadings and mean of each model."""
@@ -196,7 +201,10 @@ class Acceleration:
     """(n, k + 1) changes g(x) - x of each model by a pass."""
 
     def following(self, model: RowModel, plain: RowModel) -> RowModel:
-        """The model for the next pass, from ``model`` and the result ``plain`` of a pass with it."""
+        """Model for the next pass, from ``model`` and the model ``plain`` that a pass with it leads to.
+
+        ``model`` and its change are recorded in ``models`` and ``changes``.
+        """
         k = len(model.gram)
         left, _, right = np.linalg.svd(plain.loadings.T @ model.loadings)
         turn = left @ right

@@ -22,27 +22,29 @@ from rankfold.methods.random_keys import Purpose
 Float64 = npt.NDArray[np.float64]
 
 FADED = 1e-6
-"""Length of a new vector, relative to the operator, below which it is orthogonalized with extra care: what is
-left of it is as much rounding as direction."""
+"""Length of a new vector, relative to the norm of the operator, below which it is orthogonalized with extra
+care: what is left of it is as much rounding as direction."""
 
 NOTHING = 1e-14
-"""Length of a new vector, relative to the operator, below which it is nothing but rounding."""
+"""Length of a new vector, relative to the norm of the operator, below which it is nothing but rounding."""
 
 BELOW_ZERO = 1e-10
-"""Size of a negative eigenvalue, relative to the operator, above which it is not due to rounding."""
+"""Size of a negative eigenvalue, relative to the norm of the operator, above which it is not due to
+rounding."""
 
 NEARLY_ONE = 0.1
-"""Largest difference of the second triangular factor from the identity at which two rounds are enough."""
+"""Largest element of the difference of the second triangular factor from the identity at which two rounds of
+Cholesky QR are enough."""
 
 ROWS = 2048
-"""Rows of the basis that a restart multiplies at a time."""
+"""Number of rows of the basis that a restart multiplies at a time."""
 
 SMALL_ROWS = 1024
-"""Rows of basis and block per call of BLAS, which would first copy larger ones into another layout."""
+"""Number of rows of basis and block per call of BLAS, which would first copy more into another layout."""
 
 
 class RitzPairs(NamedTuple):
-    """Leading eigenpairs of an operator on a basis."""
+    """Leading eigenpairs of an operator projected on a basis."""
 
     values: Float64
     """(count,) Ritz values, decreasing."""
@@ -66,18 +68,18 @@ class RitzPairs(NamedTuple):
 class LanczosBasis:
     """Columns ``K[:, :width]`` that the operator C was applied to, and the pending columns P of their images.
 
-    C K = K T + P G with T = K'C K, and P orthonormal and orthogonal to K. Nothing is left out: the residual
-    of a Ritz pair is its part along P.
+    C is symmetric, (short, short). C K = K T + P G with T = K'C K, and P orthonormal and orthogonal to K.
+    Nothing is left out: the residual of a Ritz pair is its part along P.
     """
 
     k: Float64
-    """(short, most) in Fortran order, so that leading columns lie together."""
+    """(short, most): K in its first ``width`` columns; in Fortran order, so that these lie together."""
 
     small: Float64
     """(most, most): T = K'C K, in its leading (width, width) part."""
 
     pending: Float64
-    """(short, p): P, without columns if the basis is the whole space."""
+    """(short, p): P, to be multiplied next; without columns if the basis is the whole space."""
 
     coupling: Float64
     """(p, width): G, coefficients on P of the images C K."""
@@ -89,33 +91,35 @@ class LanczosBasis:
     """Number of columns of K that are in use."""
 
     parent: int = 0
-    """Index of the first column of the block that was multiplied last."""
+    """Index, in K, of the first column of the block that was multiplied last."""
 
     aside: int = 0
-    """Number of pending columns, the first ones, that products leave out until ``rejoin`` is called."""
+    """Number of pending columns, the first ones of P, that products leave out until ``rejoin`` is called."""
 
     fresh: bool = False
     """True if the image of the next block may have large parts along all of the basis."""
 
     size: float = 0.0
-    """Largest absolute value in T so far: the size of the operator."""
+    """Largest absolute value in T so far, as an estimate of the norm of the operator."""
 
     least: float = np.inf
     """Smallest eigenvalue of T so far: an upper bound of the smallest of the operator."""
 
     negative: int = 0
-    """Largest number of eigenvalues of T seen below zero by more than rounding: the operator has at least as
-    many."""
+    """Largest number of eigenvalues of T seen below zero by more than rounding: C has at least as many."""
 
     draws: int = 0
     """Number of times that random vectors were drawn."""
 
     lost: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """(w, w) R'R of residuals R of the first w columns along dropped directions: see ``narrow``."""
+    """(w, w) R'R of residuals R of the first w columns of K along dropped directions: see ``narrow``."""
 
     @classmethod
     def begin(cls, short: int, columns: int, most: int, seed: int) -> LanczosBasis:
-        """A basis that begins with a random block of ``columns``, and has room for ``most`` columns."""
+        """A basis of vectors of length ``short``, with a random pending block, and room for ``most`` columns.
+
+        The block has ``columns`` columns, drawn with the key ``seed``.
+        """
         empty = np.zeros((short, 0)), np.zeros((0, 0))
         basis = cls(np.empty((short, most), order="F"), np.zeros((most, most)), *empty, seed)
         block = basis.draw(columns)
@@ -126,12 +130,12 @@ class LanczosBasis:
 
     @property
     def is_whole(self) -> bool:
-        """True if there is nothing outside the basis."""
+        """True if the basis is the whole space, with nothing outside it."""
         return not self.pending.size
 
     @property
     def block_columns(self) -> int:
-        """Number of columns that are multiplied next."""
+        """Number of columns that the next call of ``multiply`` multiplies."""
         return int(self.pending.shape[1]) - self.aside
 
     @property
@@ -141,6 +145,8 @@ class LanczosBasis:
 
     def multiply(self, apply: Callable[[Float64], Float64]) -> None:
         """Add the pending block to the basis, without columns left aside, and apply the operator to it.
+
+        ``apply`` returns C times a (short, b) block, in new memory.
 
         Notes
         -----
@@ -171,9 +177,10 @@ class LanczosBasis:
             self.rejoin()
 
     def _orthonormal(self, z: Float64, rest: Float64) -> tuple[Float64, Float64]:
-        """Orthonormalize a block ``z`` outside the basis and ``rest``, the pending columns left aside.
+        """Orthonormalize a block ``z`` (short, b) that is orthogonal to the basis and to ``rest``.
 
-        Returns Q (short, columns), orthogonal to both, and the coefficients Q'z (columns, width of z).
+        ``rest`` are the pending columns left aside. Returns Q (short, c), orthogonal to both, and the
+        coefficients Q'z (c, b); c is b, or less if not as much space is left.
         """
         short, columns = len(z), min(z.shape[1], len(z) - self.width - rest.shape[1])
         if columns == z.shape[1]:
@@ -213,7 +220,10 @@ class LanczosBasis:
         self.pending = np.hstack([self.pending, others])
 
     def outside(self, z: Float64, vectors: Float64) -> Float64:
-        """Part of a block (short, b) outside (width, count) orthonormal combinations of the basis."""
+        """The part of a block ``z`` (short, b) orthogonal to combinations of the basis.
+
+        ``vectors`` (width, count) are the orthonormal coefficients of the combinations.
+        """
         basis = self.k[:, : self.width]
         return np.asarray(
             dgemm(-1.0, basis, vectors @ (vectors.T @ (basis.T @ z)), 1.0, np.array(z, order="F"))
@@ -222,8 +232,9 @@ class LanczosBasis:
     def narrow(self, vectors: Float64, columns: int) -> None:
         """Reduce the pending block to the ``columns`` directions where residuals of Ritz vectors are largest.
 
-        ``vectors`` (width, count) are the Ritz vectors. Inner products of residuals along dropped directions
-        are added to ``lost``. T stays as it is: products with later blocks find the dropped parts again.
+        ``vectors`` (width, count) are the coefficients of the Ritz vectors. Inner products of residuals along
+        dropped directions are added to ``lost``. T stays as it is: products with later blocks find the
+        dropped parts again.
         """
         self.rejoin()
         u = np.linalg.svd(self.coupling @ vectors)[0]
@@ -243,7 +254,7 @@ class LanczosBasis:
         self.fresh, self.aside = self.fresh or self.aside > 0, 0
 
     def ritz(self, count: int) -> RitzPairs:
-        """The ``count`` leading Ritz pairs."""
+        """The ``count`` leading Ritz pairs of the basis; also updates ``least`` and ``negative``."""
         # All pairs by divide and conquer take half the time of some by relatively robust representations.
         pairs = np.linalg.eigh(self._symmetric())
         self.least = min(self.least, float(pairs[0][0]))
@@ -251,7 +262,7 @@ class LanczosBasis:
         return self._pairs(pairs, count)
 
     def ritz_pair(self, index: int) -> RitzPairs:
-        """The Ritz pair at ``index``, from 0, and the one after it, in a third of the time of all pairs."""
+        """The Ritz pair at ``index``, from 0 for the largest, and the next, in a third of the time of all."""
         last = self.width - 1 - index
         subset = (max(last - 1, 0), last)
         pairs = scipy.linalg.eigh(self._symmetric(), check_finite=False, subset_by_index=subset)
@@ -265,7 +276,10 @@ class LanczosBasis:
         return np.asarray((square + square.T) / 2)
 
     def _pairs(self, pairs: tuple[Float64, Float64], count: int) -> RitzPairs:
-        """The ``count`` largest of eigenpairs given in increasing order, largest first, with residuals."""
+        """The ``count`` largest of eigenpairs that are given in increasing order, now decreasing.
+
+        ``pairs`` are (values, vectors); residuals are found here.
+        """
         values, vectors = pairs[0][::-1][:count], pairs[1][:, ::-1][:, :count]
         residuals = np.linalg.norm(self.coupling @ vectors, axis=0)
         if self.lost.size:
@@ -274,7 +288,7 @@ class LanczosBasis:
         return RitzPairs(np.maximum(values, 0.0), vectors, residuals)
 
     def restart(self, pairs: RitzPairs) -> None:
-        """Replace the basis by Ritz vectors: a thick restart.
+        """Replace the basis by the Ritz vectors of ``pairs``, and T by their values: a thick restart.
 
         The next product computes their coupling with the pending block.
 
@@ -295,12 +309,12 @@ class LanczosBasis:
         self.width, self.parent, self.fresh = keep, 0, True
 
     def combine(self, vectors: Float64) -> Float64:
-        """(short, k) combinations of the columns of the basis, with coefficients (width, k)."""
+        """Combinations (short, k) of the columns of the basis, with coefficients ``vectors`` (width, k)."""
         return np.asarray(self.k[:, : self.width] @ vectors)
 
 
 def cholesky_qr(z: Float64) -> tuple[Float64, Float64] | None:
-    """Q and R of a narrow block by two rounds of Cholesky QR, or None if these lose digits.
+    """Q (short, b) and R (b, b) of a block by two rounds of Cholesky QR, or None if these lose digits.
 
     Notes
     -----
@@ -336,10 +350,10 @@ def _scaled_cholesky(products: Float64) -> Float64 | None:
 
 
 def _take_off(basis: Float64, z: Float64) -> tuple[Float64, Float64]:
-    """Subtract the projection of a block ``z`` on orthonormal columns; return ``basis' z``, and what is left.
+    """Subtract the projection of ``z`` (short, b) on orthonormal columns; return ``basis' z``, and the rest.
 
-    What is left overwrites ``z``. Both arguments are in Fortran order: BLAS would copy a block in C order
-    twice, and take twice as long.
+    The rest overwrites ``z``. Both arguments are in Fortran order: BLAS would copy a block in C order twice,
+    and take twice as long.
     """
     overlap = np.zeros((basis.shape[1], z.shape[1]))
     for top in range(0, len(z), SMALL_ROWS):

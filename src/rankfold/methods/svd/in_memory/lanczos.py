@@ -58,10 +58,10 @@ Float64 = npt.NDArray[np.float64]
 TINY = float(np.finfo(np.float64).tiny)
 
 BLOCK = 8
-"""Columns of a block."""
+"""Number of columns of a block."""
 
 MOST_PRODUCTS = 200
-"""Largest number of columns to multiply, for each column that the basis has room for."""
+"""Largest number of columns to multiply by the operator, for each column that the basis has room for."""
 
 MOST_FOR_COPIES = 8
 """Largest number of columns multiplied to find copies, as a multiple of those multiplied until the first was
@@ -72,10 +72,11 @@ SETTLED = 0.03
 to these values."""
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Residual, relative to the largest value, below which more products do not improve a value."""
+"""Residual, relative to the largest value, up to which more products do not improve a value."""
 
 PROBE_BLOCKS = 3
-"""Products of a block of probing vectors after which the probe ends, unless a value may still rise."""
+"""Number of products with a block of probing vectors after which a probe ends, unless a value may still
+rise."""
 
 MOSTLY = 0.5
 """Share of a Ritz vector in the span of probing vectors from which on it counts as found by them."""
@@ -83,7 +84,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RitzVectors:
-    """Approximate eigenpairs of the Gram matrix."""
+    """Approximate leading eigenpairs of the Gram matrix C of the shorter side, and how they were found."""
 
     squares: Float64
     """(k,) squared singular values, as lower bounds."""
@@ -101,10 +102,10 @@ class RitzVectors:
     """Largest squared singular value after the first k, as the basis estimates it."""
 
     convergence: list[float]
-    """Largest error each time that all values were estimated."""
+    """Largest estimated relative error, each time that all values were estimated."""
 
     products: int
-    """Number of columns that were multiplied."""
+    """Number of columns that were multiplied by the operator."""
 
     least: float = 0.0
     """Smallest eigenvalue seen: see ``LanczosBasis``."""
@@ -138,13 +139,14 @@ def block_lanczos(
     ----------
     apply : callable, C times (short, b) vectors in new memory
     short : int
+        Length of the vectors.
     rank : int, at most short - BLOCK
     tol : float
-        Estimated relative error of a singular value at which it counts as known.
+        Estimated relative error of a singular value (root of an eigenvalue) at which it counts as known.
     seed : int
     heard : callable, called with the largest estimated error each time it is found
     most_products : int, optional
-        By default ``MOST_PRODUCTS`` columns for each of the basis.
+        Largest number of columns to multiply; by default ``MOST_PRODUCTS`` for each of the basis.
 
     Notes
     -----
@@ -204,7 +206,7 @@ class Progress:
     """Number of searches that found missing copies of a value."""
 
     may_miss: bool = False
-    """True if a search had to end before its chance to miss a copy was small enough."""
+    """True if a search had to end before the probability that it misses a copy was small enough."""
 
     lower: Float64 = field(default_factory=lambda: np.zeros(0))
     """(rank,) lower bounds of the wanted values, if a search has found missing ones; else empty."""
@@ -228,7 +230,7 @@ class Progress:
         return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
 
     def is_enough(self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64]) -> bool:
-        """Estimate all values; return True if they have settled and probing vectors found no others."""
+        """Estimate all values from ``pairs``; True if they have settled and probing vectors found no more."""
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
         risen = self._has_risen(pairs)
@@ -255,15 +257,15 @@ class Progress:
         return bool((pairs.values[: len(self.lower)] >= self.lower).all())
 
     def _slack(self) -> float:
-        """Relative difference of squares that is too small to matter to the claimed errors."""
+        """Relative difference of squares up to which a larger value does not matter to the claimed errors."""
         return float(np.clip(2 * self.errors.max(initial=0.0), ROUNDING, 2 * self.tol))
 
     def _least(self, theta: Float64) -> float:
-        """Value that a square has to exceed to replace the last one wanted."""
+        """Squared value that another has to exceed to replace the last of ``theta`` (rank,), those wanted."""
         return float(theta[-1]) * (1 + self._slack()) + ROUNDING * float(theta[0])
 
     def _repeated(self, pairs: RitzPairs) -> float:
-        """The value, above the last one wanted, that may have copies outside the basis; 0 for none."""
+        """The squared value, above the last one wanted, of which copies may be outside the basis, or 0."""
         theta = pairs.values[: self.rank]
         upper, lower = repeated_value(theta, BLOCK, self.tol)
         least = self._least(theta)
@@ -276,10 +278,10 @@ class Progress:
     def _misses(
         self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64], value: float
     ) -> bool:
-        """True if a search finds copies of a repeated value that the basis lacks: see ``repeated``.
+        """True if a search finds copies of ``value`` that the basis lacks: see ``OutsideSearch``.
 
-        Random vectors then join the next block and bring the copies in. If the allowed products are used
-        up, the result is also True, and errors are raised to those that a missing copy would make.
+        Random vectors then join the next block and bring the copies in. If the allowed products are used up,
+        the result is also True, and errors are raised to those that a missing copy would make.
         """
         theta = pairs.values[: self.rank]
         search = OutsideSearch.begin(basis, pairs, self.rank, value, BLOCK)
@@ -311,12 +313,12 @@ class Progress:
         return self.errors
 
     def _claim_missing(self, theta: Float64, value: float) -> None:
-        """Raise the errors to what they are if the result lacks a copy of ``value``; give up the search."""
+        """Raise the errors to what they are if a copy of the squared ``value`` is missing; end the search."""
         self.errors = np.maximum(self.errors, np.sqrt(np.maximum(value / theta, 1.0)) - 1)
         self.convergence[-1], self.settled, self.may_miss = float(self.errors.max()), False, True
 
     def answer(self, basis: LanczosBasis, pairs: RitzPairs) -> RitzVectors:
-        """The wanted eigenpairs with their estimated errors."""
+        """The wanted eigenpairs with their estimated errors, from the Ritz pairs of the basis."""
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
         errors = self._with_copies(wanted.values)
@@ -341,19 +343,22 @@ class Probes:
     """Number of probes made since a search last found something."""
 
     most: Float64 = field(default_factory=lambda: np.zeros(0))
-    """(rank,) largest values that the wanted ones may reach if nothing new is found."""
+    """(rank,) largest squared values that the wanted ones may reach if nothing new is found."""
 
     end: int = 0
-    """Number of columns multiplied in all at which the current probe ends."""
+    """Total number of columns multiplied at which the current probe ends."""
 
     are_out: bool = False
     """True while probing vectors are multiplied alone."""
 
     first: int = 0
-    """First column of the basis that comes from probing vectors alone."""
+    """Index of the first column of the basis that comes from probing vectors alone."""
 
     def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
-        """Begin a probe: continue with random vectors, if the basis has room and is not the whole space."""
+        """Begin a probe: continue with random vectors, if the basis has room and is not the whole space.
+
+        ``errors`` (rank,) are those of the wanted values, ``products`` the columns multiplied so far.
+        """
         columns = self._set_aside(basis, pairs)
         self.first = basis.width
         self.count, self.are_out = self.count + 1, columns > 0
@@ -389,7 +394,7 @@ class Probes:
         """True if an unconverged value of the probe may still exceed the last value wanted.
 
         A Ritz value may rise by its residual. If one that lies mostly in the span of the probe may rise that
-        far, another block of products is allowed.
+        far, another block of columns is allowed beyond the ``products`` so far.
         """
         if not self.are_out:
             return False
@@ -406,16 +411,17 @@ class Probes:
         self.are_out = False
 
     def found_nothing(self, pairs: RitzPairs) -> bool:
-        """True if a probe was made, and no wanted value has risen by new directions."""
+        """True if a probe was made, and no wanted value has risen above ``most`` by new directions."""
         return self.count > 0 and not bool((pairs.values[: self.rank] > self.most).any())
 
 
 def estimated_errors(theta: Float64, residuals: Float64, outside: float) -> Float64:
-    """Estimated relative errors of singular values, from Ritz values of their squares and their residuals.
+    """Estimated relative errors (k,) of singular values, from Ritz values of their squares and residuals.
 
     Parameters
     ----------
     theta, residuals : (k,)
+        Ritz values, decreasing, and norms of their residuals.
     outside : float
         Largest square that is not wanted.
 
@@ -451,13 +457,14 @@ CLUSTER = (1e-9, 1e-4)
 """Smallest and largest limit of the relative difference between values that count as copies of one."""
 
 TOLERANCES = 32
-"""The limit in multiples of the tolerance: values farther apart are resolved before they count as known."""
+"""That limit in multiples of the tolerance: values farther apart are resolved before they count as known."""
 
 KNOWN = 0.03
-"""Residual, relative to the distance from the value sought, up to which a search stays outside a pair."""
+"""Residual of a Ritz pair, relative to the distance of its value from that sought, up to which a search stays
+orthogonal to the pair."""
 
 NEGLIGIBLE = 1e-12
-"""Length of a new direction, relative to the operator, below which it is dropped."""
+"""Length of a new direction, relative to the norm of the operator, below which it is dropped."""
 
 
 def repeated_value(theta: Float64, copies: int, tol: float) -> tuple[float, float]:
@@ -488,11 +495,11 @@ def repeated_value(theta: Float64, copies: int, tol: float) -> tuple[float, floa
 
 @dataclass(slots=True)
 class OutsideSearch:
-    """Block Lanczos outside a basis, for eigenvalues alone."""
+    """Block Lanczos in the space outside a basis, for eigenvalues alone."""
 
     basis: LanczosBasis
     known: Float64
-    """(width, count) combinations of the basis that the process stays orthogonal to."""
+    """(width, count) coefficients of combinations of the basis that the process stays orthogonal to."""
 
     value: float
     """Eigenvalue of which a copy may be outside the basis."""
@@ -522,7 +529,7 @@ class OutsideSearch:
     def begin(
         cls, basis: LanczosBasis, pairs: RitzPairs, rank: int, value: float, columns: int
     ) -> OutsideSearch:
-        """Start from random vectors outside the wanted pairs and other pairs that are known well enough.
+        """Start from ``columns`` random vectors outside the ``rank`` wanted pairs, and others well known.
 
         The part of an eigenvector of ``value`` along a Ritz vector is at most the residual over the
         difference of values.
@@ -536,7 +543,7 @@ class OutsideSearch:
         return cls(basis, known, value, q, none, np.zeros((columns, 0)), columns, parts, one.copy())
 
     def step(self, apply: Callable[[Float64], Float64]) -> None:
-        """Multiply the block, and extend the band matrix and the bound of the probability.
+        """Multiply the block by ``apply``, and extend the band matrix and the bound of the probability.
 
         Work 4 short (width of the basis) p flops in addition to the product.
         """

@@ -10,10 +10,9 @@ weighted columns, the matrix is S D_w - 1 mu', and the second term is subtracted
 
 A dense one is centered in place, which loses no digit however far the mean is from zero.
 
-The products of a sparse matrix and of its transpose with blocks, each from a copy stored in its own order.
-
-Both are sums over stored numbers that are contiguous in memory, line by line (a line is a row, or a column
-where the matrix is stored by columns), so that no sum depends on how lines would be shared out.
+A sparse matrix and its transpose are multiplied with blocks each from a copy stored in its own order. Both
+products are sums over stored numbers that are contiguous in memory, line by line, so that no sum depends on
+how lines would be shared out.
 """
 
 from __future__ import annotations
@@ -45,14 +44,15 @@ Heard = Callable[[int], None]
 """Callable that is called with the number of lines read so far."""
 
 MODERATE = 200
-"""Largest exponent of two at which squares and their sums stay in the range of float64 without a unit."""
+"""Largest absolute exponent of two at which squares and their sums stay in the range of float64 without a
+unit."""
 
 ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """Deviation of a column, relative to its mean, up to which it may be rounding of the mean alone."""
 
 
 class MatrixInMemory(Protocol):
-    """Protocol of a matrix A in memory, centered and scaled, times a power of two, 1 for scaled columns."""
+    """Protocol of a matrix A in memory, centered and scaled, times a power of two (its unit)."""
 
     @property
     def statistics(self) -> Statistics:
@@ -64,13 +64,13 @@ class MatrixInMemory(Protocol):
 
     @property
     def rounding(self) -> float:
-        """Size of the rounding errors of a product with a unit vector."""
+        """Norm, about, of the rounding error of the product of A with a vector of length 1."""
 
     def to_long(self, q: Float64) -> Float64:
-        """Images of (short, b) vectors: A q where rows are the longer side, else A'q."""
+        """Products (long, b) with vectors ``q`` (short, b): A q where rows are the longer side, else A'q."""
 
     def to_short(self, w: Float64) -> Float64:
-        """Images of (long, b) vectors: A'w where rows are the longer side, else A w."""
+        """Products (short, b) with vectors ``w`` (long, b): A'w where rows are the longer side, else A w."""
 
 
 def unit_of(largest: float) -> float:
@@ -88,7 +88,7 @@ def unit_of(largest: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DenseMatrix:
-    """A dense matrix in memory that multiplies blocks of vectors: a ``MatrixInMemory``."""
+    """A dense matrix in memory that multiplies blocks of vectors: see ``MatrixInMemory``."""
 
     x: Float64
     """(rows, columns) matrix, centered, scaled, times the unit."""
@@ -98,11 +98,11 @@ class DenseMatrix:
     rounding: float
 
     def to_long(self, q: Float64) -> Float64:
-        """Images of (short, b) vectors on the longer side."""
+        """Products (long, b) with vectors ``q`` (short, b) of the shorter side."""
         return self.x @ q if self.x.shape[0] >= self.x.shape[1] else self.x.T @ q
 
     def to_short(self, w: Float64) -> Float64:
-        """Images of (long, b) vectors on the shorter side."""
+        """Products (short, b) with vectors ``w`` (long, b) of the longer side."""
         return self.x.T @ w if self.x.shape[0] >= self.x.shape[1] else self.x @ w
 
 
@@ -145,7 +145,7 @@ def _refuse(source: Source, x: Float64) -> None:
 
 
 def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float64:
-    """Standard deviations of columns in the units of the data; 1 where nothing is scaled."""
+    """Standard deviations of columns in the units of the data, from those times ``unit``; 1 if not scaled."""
     return deviation / unit if centering.scale else deviation
 
 
@@ -154,8 +154,9 @@ def _out_of_unit(
 ) -> tuple[Float64, Float64, float]:
     """Weights and sums of squares of scaled columns, for a matrix whose numbers were multiplied by ``unit``.
 
-    Columns over their deviations are the same in any unit. Constant columns are not scaled: their weights
-    return them to the units of the data. Returns (weights, squares, 1.0), the last being the new unit.
+    ``deviation``, ``weights`` and ``squares`` (n,) are those of its columns. Columns over their deviations
+    are the same in any unit. Constant columns are not scaled: their weights return them to the units of the
+    data. Returns (weights, squares, 1.0), the last being the new unit.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def _out_of_unit(
 
 @dataclass(frozen=True, slots=True)
 class SparseMatrix:
-    """A sparse matrix in memory that multiplies blocks of vectors: a ``MatrixInMemory``."""
+    """A sparse matrix in memory that multiplies blocks of vectors: see ``MatrixInMemory``."""
 
     shape: tuple[int, int]
     rows: Csr
@@ -196,11 +197,11 @@ class SparseMatrix:
     rounding: float
 
     def to_long(self, q: Float64) -> Float64:
-        """Images of (short, b) vectors on the longer side."""
+        """Products (long, b) with vectors ``q`` (short, b) of the shorter side."""
         return self._times(q) if self.shape[0] >= self.shape[1] else self._turned_times(q)
 
     def to_short(self, w: Float64) -> Float64:
-        """Images of (long, b) vectors on the shorter side."""
+        """Products (short, b) with vectors ``w`` (long, b) of the longer side."""
         return self._turned_times(w) if self.shape[0] >= self.shape[1] else self._times(w)
 
     def _times(self, q: Float64) -> Float64:
@@ -239,7 +240,10 @@ def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) ->
 def _refuse_stored(
     source: CompressedSource, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], data: npt.NDArray[Any]
 ) -> None:
-    """Raise ``DataError`` for numbers that are not finite; it names row and column of the first, by rows."""
+    """Raise ``DataError`` for numbers that are not finite; it names row and column of the first, by rows.
+
+    ``indptr``, ``indices`` and ``data`` are the lines of ``source`` in CSR form.
+    """
     bad = np.flatnonzero(~np.isfinite(data))
     lines = np.searchsorted(indptr, bad, side="right") - 1
     places = (lines, indices[bad]) if source.by == "rows" else (indices[bad], lines)
@@ -248,9 +252,10 @@ def _refuse_stored(
 
 
 def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering: Centering) -> SparseMatrix:
-    """Find statistics of the columns, and center and scale the matrix by them.
+    """Find statistics of the columns of a matrix, and center and scale it by them.
 
-    Sums of squares are those of differences from the mean: of stored numbers one by one, of zeros together.
+    ``rows`` and ``columns`` are the matrix in both orders, times ``unit``. Sums of squares are those of
+    differences from the mean: of stored numbers one by one, of zeros together.
     """
     count = source.shape[0]
     stored = np.diff(columns.indptr)
@@ -277,7 +282,7 @@ def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering
 
 
 def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
-    """Sum of the values of each line, (lines,)."""
+    """Sum of the values of each line, (lines,); ``indptr`` (lines + 1,) are the starts of lines."""
     sums, filled = np.zeros(len(indptr) - 1), indptr[1:] > indptr[:-1]
     if filled.any():
         sums[filled] = np.add.reduceat(values, indptr[:-1][filled], dtype=np.float64)
@@ -315,6 +320,8 @@ def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
     ----------
     stored : Csr
         (l, across). Left untouched.
+    across : int
+        Length of a line.
     unit : float
         Factor of every number.
 

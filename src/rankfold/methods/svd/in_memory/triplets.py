@@ -27,25 +27,28 @@ from rankfold.pipeline.storage.chunk_writer import write_long_rows
 Float64 = npt.NDArray[np.float64]
 
 LEAST_RATIO = 1e-3
-"""Smallest singular value, relative to the largest, at which division by it leaves vectors orthogonal."""
+"""Smallest singular value, relative to the largest, at which vectors stay orthogonal when divided by it."""
 
 REFINEMENTS = 3
-"""Largest number of checks of residuals of the matrix itself, and steps of subspace iteration, for steep
-spectra."""
+"""Largest number of times that residuals of the matrix itself are checked, with a step of subspace iteration
+each, for steep spectra."""
 
 FULL_COLUMNS = 64
-"""Shorter side up to which all triplets are found by one dense decomposition."""
+"""Length of the shorter side up to which all triplets are found by one dense decomposition."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorInMemory:
-    """A ``LongFactor`` in memory: vectors of the longer side."""
+    """The factor of the longer side, held in memory: a ``LongFactor``."""
 
     vectors: Float64
     """(long, k) orthonormal vectors."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write the vectors times ``weights`` in chunks of the array; return their unweighted Gram matrix."""
+        """Write the vectors times ``weights`` (k,) in chunks of the Zarr array at ``array``.
+
+        Returns the Gram matrix (k, k) of the vectors without weights.
+        """
         transposed, dtype = layout.view.orientation is Orientation.COLUMNS, layout.view.dtype
         for start in range(0, len(self.vectors), layout.out_chunk):
             stop = min(start + layout.out_chunk, len(self.vectors))
@@ -56,7 +59,7 @@ class FactorInMemory:
 
 @dataclass(frozen=True, slots=True)
 class TripletsInMemory:
-    """Leading singular triplets of a matrix in memory; values are those of the matrix times its unit."""
+    """Leading singular triplets of a matrix in memory, with values of the matrix times its unit."""
 
     s: Float64
     short: Float64
@@ -66,14 +69,18 @@ class TripletsInMemory:
     """(long, k) singular vectors of the longer side."""
 
     residuals: Float64
-    """(k,) norm of A v - s u, relative to the largest s, u on the shorter side and s v its image."""
+    """(k,) norms of A v - s u, relative to the largest s, where u is of the shorter side and s v is its
+    image."""
 
     errors: Float64
-    """(k,) estimated relative error of each s."""
+    """(k,) estimated relative errors of ``s``."""
 
     convergence: list[float]
+    """Largest estimated error, each time that all values were estimated; empty if found by one
+    decomposition."""
+
     products: int
-    """Number of columns that were multiplied by A, and by A'."""
+    """Number of columns that were multiplied by A, and as many by A'."""
 
 
 def leading_triplets(
@@ -84,7 +91,16 @@ def leading_triplets(
     seed: int,
     heard: Callable[[float], None] = lambda error: None,
 ) -> TripletsInMemory:
-    """The ``rank`` leading triplets; ``heard`` is called with each estimated error.
+    """The ``rank`` leading singular triplets of a matrix whose shorter side has length ``short``.
+
+    Parameters
+    ----------
+    tol : float
+        Estimated relative error at which a singular value counts as known.
+    seed : int
+        Key of the random vectors.
+    heard : callable
+        Called with the largest estimated error each time it is found.
 
     Notes
     -----
@@ -124,7 +140,7 @@ def is_tiny(rank: int, short: int) -> bool:
 
 
 def _all_triplets(matrix: MatrixInMemory, short: int, rank: int) -> TripletsInMemory:
-    """The leading triplets by a dense decomposition of the matrix, as wide as its shorter side."""
+    """The ``rank`` leading triplets, by a dense decomposition of the whole matrix."""
     s, turn, long = _half_step(matrix.to_long(np.eye(short)))
     s, vectors, long = s[:rank], turn[:, :rank], long[:, :rank]
     signs, exact = fix_signs(vectors), np.zeros(rank)
@@ -133,10 +149,10 @@ def _all_triplets(matrix: MatrixInMemory, short: int, rank: int) -> TripletsInMe
 
 
 def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
-    """Singular values (k,), right vectors (k, k) and left vectors (m, k) of a tall matrix, decreasing.
+    """Singular values (k,), right vectors (k, k) and left vectors (m, k) of ``image`` (m, k), m >= k.
 
-    They come from its Gram matrix where that loses no digits, as for images of Ritz vectors. Otherwise
-    reflections are used, which leave columns orthonormal whatever the rank.
+    Values decrease. They come from its Gram matrix where that loses no digits, as for images of Ritz vectors.
+    Otherwise reflections are used, which leave columns orthonormal whatever the rank.
     """
     r = r_of_gram(image.T @ image)
     if r is not None:
@@ -150,17 +166,17 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
 
 
 def _is_steep(squares: Float64, tol: float) -> bool:
-    """True if the relative rounding error of the smallest wanted squared value may exceed the tolerance."""
+    """True if rounding of the smallest of ``squares`` (k,), relative to that, may exceed the tolerance."""
     return bool(ROUNDING * squares[0] > tol * squares[-1])
 
 
 def _over(residuals: Float64, s: Float64) -> Float64:
-    """Residuals of the squared matrix divided by s, as residuals of the matrix; 0 where s is 0."""
+    """Residuals (k,) of the Gram matrix over values ``s`` (k,): those of the matrix; 0 where s is 0."""
     own = np.zeros_like(s)
     np.divide(residuals, s, out=own, where=s > 0)
     return own
 
 
 def _rounding(matrix: MatrixInMemory, s: Float64) -> Float64:
-    """Relative rounding errors (k,) of singular values ``s``, from products and from the stored type."""
+    """Relative rounding errors (k,) of singular values ``s``, by products with the matrix and by float64."""
     return _over(np.full_like(s, matrix.rounding), s) + rounding(s, np.dtype(np.float64))

@@ -3,7 +3,8 @@
 solver           base class of solvers, and their registry
 blocks           base class of solvers by blocks of vectors
 gram             one pass into a scatter matrix, and its eigenvectors
-krylov           fused block Krylov, stopped by a free error estimate or by the share of the norm it holds
+krylov           fused block Krylov, stopped by an error estimate that costs no pass, or by the share of the
+                 norm that the basis holds
 subspace         fused subspace iteration, with room for one block
 sketch           a single pass into sketches, and a reconstruction from them; the fold of that pass: range,
                  co-range, core and error sketches

@@ -31,10 +31,10 @@ from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 LOOPS_BYTES = 48 * 2**20
-"""Memory of compiled loops over stored numbers, which a process loads when it first needs them."""
+"""Bytes of compiled loops over stored numbers, which a process loads when it first needs them."""
 
 STORAGE_ROUNDING = 4
-"""Error that storing the factors adds to an approximation, in eps of the working type."""
+"""Relative error that storing the factors adds to an approximation, in eps of the working type."""
 
 
 class BlockSolver(Solver):
@@ -46,11 +46,11 @@ class BlockSolver(Solver):
     """True if every block stays on scratch; False if only the last one does."""
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One pass, and one before it where columns are scaled."""
+        """Smallest number of passes: one, and one before it that measures columns where these are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks of ``width``; a sample gives the first one where that may be better than a random one."""
+        """Blocks of ``width`` columns; a sample gives the first where it may be better than a random one."""
         item = view.dtype.itemsize
         grains = cut(view.grid, view.short * item, 8 * view.short * width, device=view.device)
         block = sampled_columns(width, view.short)
@@ -62,17 +62,17 @@ class BlockSolver(Solver):
         return 1 if strategy.width == strategy.view.short else strategy.passes - strategy.statistics_passes
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """Columns of all blocks that stay on scratch."""
+        """Largest number of columns of all blocks that stay on scratch."""
         block_count = self.block_passes(strategy) if self.keeps_blocks else 1
         return min(strategy.view.short, strategy.width * block_count)
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """The statistics pass where it is needed, fused passes, and sweeps over their blocks."""
+        """Planned sweeps with ``slots`` panels in memory: a statistics pass if due, and ``block_sweeps``."""
         before = [statistics_sweep(strategy, slots)] * strategy.statistics_passes
         return [*before, *self.block_sweeps(request, strategy, slots, len(before))]
 
     def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
-        """Fused passes, numbered from ``before`` + 1, and sweeps over scratch."""
+        """Planned fused passes, numbered from ``before`` + 1, and sweeps over their blocks on scratch."""
         width, free_columns = strategy.width, strategy.view.short
         centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
         numbers = float(strategy.numbers)
@@ -113,9 +113,10 @@ class BlockSolver(Solver):
         return 3 * 8 * short * request.rank + 2 * 8 * basis**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of loaded blocks and images, their products, and what LAPACK copies of them.
+        """Bytes that the leading process takes at most between sweeps.
 
-        A sketch of rows is counted as it was made, weighted, without the part in the block, and as that part.
+        They are those of loaded blocks and images, their products, and what LAPACK copies of them. A sketch
+        of rows is counted as it was made, weighted, without the part in the block, and as that part.
         """
         view, short, width = strategy.view, strategy.view.short, strategy.width
         resident, small = self.resident(request, strategy)
@@ -133,19 +134,19 @@ class BlockSolver(Solver):
         return blocks, BASIS_SQUARES * self.basis_columns(strategy) ** 2
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of products with the block, and of a sketch of rows."""
+        """Bytes of the sums of a stream: Z, and a sketch of rows."""
         short = strategy.view.short
         return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Leading directions of the sample, or ``NO_BLOCK`` where these only describe the sampled rows."""
+        """``leading_block`` of sampled ``rows`` (l, short), or ``NO_BLOCK`` if it does not fit other rows."""
         if not tells_of_others(rows, request.seed):
             return NO_BLOCK
         return leading_block(rows, strategy.vectors(strategy.width), request.seed, paired=strategy.paired)
 
 
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
-    """The pass that measures columns before all others, for scaling."""
+    """The planned pass that measures columns before all others, for scaling; ``slots`` panels in memory."""
     fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0, 1.0))
     sweep = numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
     return dataclasses.replace(sweep, numbers=strategy.stored_numbers)
@@ -154,9 +155,10 @@ def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
 def narrow_sweeps(
     request: Request, strategy: Strategy, blocks: tuple[ScratchMatrix, ...], name: str
 ) -> list[Pass]:
-    """Planned sweeps over blocks on scratch: one finds R, another one writes the long factor if it is wanted.
+    """Planned sweeps over ``blocks`` on scratch: one finds R, another writes the long factor if it is wanted.
 
-    Their memory is the most of one block of directions and of all, which are kept where rounding mixes them.
+    ``name`` is that of the first. Their memory is the most of one block of directions and of all, which are
+    kept where rounding mixes them.
     """
     view, most = strategy.view, strategy.solver.basis_columns(strategy)
     by_rows, seconds = view.orientation is Orientation.ROWS, strategy.row_seconds(4)
@@ -190,7 +192,10 @@ def of_triplets(
     columns: Statistics,
     convergence: list[float],
 ) -> Decomposition:
-    """Convert triplets of the matrix times its unit to a decomposition in the units of the data."""
+    """Convert triplets of the matrix times its factor to a decomposition in the units of the data.
+
+    ``columns`` are the statistics of its columns, ``convergence`` the largest error after each pass.
+    """
     return Decomposition(
         triplets.s / centering.factor,
         triplets.short,
@@ -204,13 +209,19 @@ def of_triplets(
 
 
 def truncation_facts(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
-    """The error of an approximation, with the rounding of its factors as they are stored."""
+    """The fact ``approximation_error``: that of ``cut``, with the rounding of factors as they are stored."""
     storage_error = STORAGE_ROUNDING * float(np.finfo(strategy.view.dtype).eps)
     return {"approximation_error": float(np.hypot(cut.error, storage_error))}
 
 
 def squared_norm(strategy: Strategy, total: float, factor: float) -> float:
-    """Convert a sum of squares to the units of the data; raise ``DataError`` if float64 does not hold it."""
+    """Sum of squares in the units of the data, from that of the matrix times ``factor``, ``total``.
+
+    Raises
+    ------
+    DataError
+        Float64 does not hold it.
+    """
     value = float(total) / factor / factor
     if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
         raise DataError(

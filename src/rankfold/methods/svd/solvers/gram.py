@@ -48,7 +48,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class GramPass(OverColumns):
-    """Fold of a matrix into count, mean and scatter of its long rows.
+    """Fold that finds count, mean and scatter matrix of the long rows of a matrix.
 
     A tall matrix is not scaled here: ``gram`` divides rows and columns of the scatter.
     """
@@ -62,26 +62,34 @@ class GramPass(OverColumns):
     """Provisional mean of the columns, (short,), about which block means are taken."""
 
     columns: ScratchMatrix | None
+    """Scratch matrix (long, 2) for mean and deviation of columns in a sweep along these; None for no such
+    file."""
+
     row_seconds: float
 
     kernels = (measure, subtract, add_rows, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Product of a grain's columns with each other (short, short), and the shift of columns (short,)."""
+        """Working arrays by name: ``product`` (short, short) of a grain with itself; ``shift`` (short,)."""
         return {"product": Buffer((self.panels.view.short,) * 2), "shift": Given.of(self.shift)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors along either side of a grain."""
+        """Bytes of a step besides buffers and sums: vectors along either side of a grain."""
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     @property
     def device_bytes(self) -> int:
-        """Upper bound on the bytes on a device, with temporary memory of the product."""
+        """Upper bound on the bytes on a GPU, with temporary memory of the product."""
         return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, mean (short,) and scatter (short, short) of the rows; count and position of bad numbers."""
+        """Sums over all long rows by name, from which the scatter matrix about the mean follows.
+
+        ``count`` (1,) is the number of rows, ``mean`` (short,) their mean, ``scatter`` (short, short) the
+        scatter about it, ``bad`` count and first position of NaN and Inf. Rows are times a power of two:
+        ``pow2_scale`` in a sweep by rows, else the factor of A.
+        """
         short, one = self.panels.view.short, np.dtype(np.int64)
         return {
             "count": Sum((1,), one, on_host=True),
@@ -91,13 +99,13 @@ class GramPass(OverColumns):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel to count, mean and scatter, grain by grain."""
+        """Add long rows ``start:stop``, read into panel ``slot``, to count, mean and scatter in ``state``."""
         add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
         for grain in self.panels.grains(work.panels, start, stop, slot):
             add(state, work, grain)
 
     def merge(self, total: State, other: State) -> None:
-        """Merge count, mean and scatter of another stream (part of the rows) into the total."""
+        """Merge count, mean and scatter of another stream (part of the rows) into ``total``, in place."""
         sum_ = _moments(total)
         merge_moments(sum_, _moments(other))
         total["count"][0] = sum_.count
@@ -140,10 +148,10 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Leading eigenpairs of the scatter matrix and the column statistics found on the way."""
+    """Leading eigenpairs of the scatter matrix, and the column statistics found on the way."""
 
     values: Float64
-    """(width,) eigenvalues: squared singular values of A times its factor."""
+    """(width,) eigenvalues, decreasing: squared singular values of A times its factor."""
 
     vectors: Float64
     """(short, width) eigenvectors."""
@@ -162,7 +170,7 @@ class Scatter:
 
 
 def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
-    """Sum the scatter matrix by one pass, and find its leading eigenpairs.
+    """Sum the scatter matrix by one pass over the matrix, and find its leading eigenpairs.
 
     Notes
     -----
@@ -201,7 +209,11 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
 def gram_fold(
     layout: Strategy, slots: int, centering: Centering, shift: Float64, columns: ScratchMatrix | None
 ) -> GramPass | SparseGramPass:
-    """The fold of the Gram pass, over dense panels or over stored numbers alone."""
+    """The fold of the Gram pass, over dense panels or over stored numbers alone.
+
+    ``slots`` panels are in memory at once. ``shift`` (short,) is the provisional mean, and ``columns`` the
+    scratch file for column statistics if the sweep runs along the columns.
+    """
     view = layout.view
     if layout.fullest and view.orientation is Orientation.ROWS:
         pairs = layout.numbers / view.long  # of each number with the others of its row
@@ -211,7 +223,7 @@ def gram_fold(
 
 
 def gram_panels(view: View, slots: int) -> Panels:
-    """Buffers of a Gram pass, whose products are float64 whatever the data.
+    """Buffers for panels of a Gram pass, ``slots`` at once, whose products are float64 whatever the data.
 
     By rows, grains are copied out of their panel and have one more row.
     """
@@ -237,7 +249,7 @@ class Gram(BlockSolver):
     narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One Gram pass, and a second pass if the long factor is wanted."""
+        """Smallest number of passes: the Gram pass, and a second one if the long factor is wanted."""
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -246,7 +258,7 @@ class Gram(BlockSolver):
         return dataclasses.replace(dimensions, block=0, looks_beyond=False)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """One fused pass, which forms the long factor."""
+        """Number of fused passes: one, which forms the long factor."""
         return 1
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
@@ -265,7 +277,10 @@ class Gram(BlockSolver):
         return [sweep, *self.block_sweeps(request, strategy, slots, 1)]
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of two (short, short) matrices: the scatter, and the workspace of its decomposition."""
+        """Bytes of two (short, short) matrices, or those of the fused pass if these are more.
+
+        They are the scatter, and the workspace of its decomposition.
+        """
         squares = 2 * 8 * strategy.view.short**2 + strategy.long_vectors_bytes
         return max(squares, super().driver_bytes(request, strategy))
 
@@ -276,7 +291,10 @@ class Gram(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Find triplets; from the scatter matrix alone if no long factor is wanted and squares are enough."""
+        """Find triplets; from the scatter matrix alone if no long factor is wanted and squares are enough.
+
+        Else a fused pass with its eigenvectors gives the values, and forms the long factor.
+        """
         scatter = gram(run, strategy, centering, start)
         columns = Statistics(scatter.mean, scatter.deviation, scatter.total)
         rank, facts = strategy.vectors(request.rank), {}

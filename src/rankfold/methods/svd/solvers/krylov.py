@@ -48,9 +48,10 @@ Float64 = npt.NDArray[np.float64]
 def krylov(
     operator: Operator, *, width: int, rank: int, tol: float, tries: int | None = None
 ) -> tuple[Basis, Convergence]:
-    """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
+    """Grow the basis until the ``rank`` leading singular values are known to ``tol``, by blocks of ``width``.
 
-    With ``tries`` it also ends when the errors so far show that this many passes will not be enough.
+    Returns the basis, and the estimated errors after each pass. With ``tries`` it also ends when the errors
+    so far show that this many passes will not be enough.
 
     Notes
     -----
@@ -74,12 +75,12 @@ class _Growth:
     width: int
     convergence: Convergence
     tries: int | None = None
-    """Passes in which the tolerance has to be met, if another method follows; None if none does."""
+    """Number of passes in which the tolerance has to be met, if another method follows; None if none does."""
 
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
     uses_residuals: bool = False
-    """True if the next block is made from residuals, as blocks are not only images of those before."""
+    """True if the next block is made from residuals, as some blocks are not images of those before."""
 
     sketch: RowSketch | None = None
     """Sketch of all rows that the basis does not depend on; None if there is none."""
@@ -128,19 +129,21 @@ LEAST_GAIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A basis that holds all but a share of a matrix."""
+    """A basis that holds all but a share of the norm of a matrix."""
 
     basis: Basis
     cut: Truncation
+    """Number of components that the approximation needs, and its error."""
+
     errors: list[float]
-    """Approximation error after each pass."""
+    """Relative error of the approximation, in the Frobenius norm, after each pass."""
 
     remainder: float
-    """Sum of squares outside the basis: no squared singular value is larger by more than that."""
+    """Sum of squares of A outside the basis: no squared singular value exceeds that on the basis by more."""
 
 
 def capture(operator: Operator, *, width: int, tol: float) -> Capture:
-    """Grow the basis until what it leaves out is ``tol`` of the norm.
+    """Grow the basis, by blocks of ``width`` columns, until what it leaves out is ``tol`` of the norm.
 
     Notes
     -----
@@ -167,7 +170,7 @@ class _CaptureGrowth:
     truncations: list[Truncation] = field(default_factory=list)
     remainder: float = 0.0
     uses_residuals: bool = False
-    """True if the next block is made from residuals, as blocks are not only images of those before."""
+    """True if the next block is made from residuals, as some blocks are not images of those before."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         self.basis.add(application.block)
@@ -195,7 +198,7 @@ class _CaptureGrowth:
 
 
 FEW_PASSES = 4
-"""Factor on errors by residuals alone, which lack the history of passes that a given rank has."""
+"""Factor on errors estimated without the history of passes, which a request without a rank lacks."""
 
 
 class Krylov(BlockSolver):
@@ -208,7 +211,7 @@ class Krylov(BlockSolver):
     narrower: ClassVar[Mapping[str, str]] = {"subspace": "keeps one block, not one for each pass"}
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """Largest number of components that it may find: the columns of the blocks of all passes together."""
+        """Largest number of components that it may find without a given rank: the columns of all blocks."""
         statistics = request.scale and view.orientation is Orientation.ROWS
         return width * max(request.passes - statistics, 1)
 
@@ -217,14 +220,17 @@ class Krylov(BlockSolver):
         return min(super().block_passes(strategy), -(-strategy.view.short // strategy.width))
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """Typical number of passes for the tolerance: see ``expected_passes``."""
+        """Typical number of passes for the tolerance, at most ``most``: see ``expected_passes``."""
         passes = expected_passes(request.tol, from_sample=strategy.sample.gives_block)
         return most - max(0, self.block_passes(strategy) - passes)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition | None:
-        """Find triplets up to a rank, or up to a share of the norm."""
+        """Find triplets up to a rank, or up to a share of the norm if the rank is not given.
+
+        None if the tolerance is not met and ``strategy.otherwise`` is to be carried out instead.
+        """
         rows, width, rank = (
             strategy.sketch_rows,
             strategy.vectors(strategy.width),
@@ -254,10 +260,11 @@ class Krylov(BlockSolver):
 
 
 def least_gap(tol: float, passes: int) -> float:
-    """Relative gap between squares of the last wanted singular value and the next that ``passes`` resolve.
+    """Smallest relative gap between two squared values that ``passes`` resolve to a relative error ``tol``.
 
-    After t passes errors are about exp(-4 t sqrt(gap)) of what they were, by squares of Chebyshev polynomials
-    (Parlett, The Symmetric Eigenvalue Problem, 1980, chapter 12).
+    The gap is that between squares of the last wanted singular value and the next. After t passes errors are
+    about exp(-4 t sqrt(gap)) of what they were, by squares of Chebyshev polynomials (Parlett, The Symmetric
+    Eigenvalue Problem, 1980, chapter 12).
     """
     return (-math.log(tol) / (4 * passes)) ** 2
 

@@ -27,7 +27,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.planning.passes import Pass
 
 LIKELY_PRODUCTS = 4
-"""Typical number of columns multiplied for each component, where the spectrum is not flat."""
+"""Typical number of columns multiplied by the matrix, for each component, where the spectrum is not flat."""
 
 PERCENT = 100
 
@@ -43,13 +43,13 @@ class Lanczos(Solver):
     remedy = "the spectrum is flat beyond what was asked for, or {dtype} holds no smaller values. Raise tol"
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks of a fixed width; panels (rows read at a time) along the chunks of the store."""
+        """Blocks of a fixed number of columns; panels (rows read at a time) along the chunks of the store."""
         item = view.dtype.itemsize
         panels = cut(view.grid, view.short * item, 8 * view.short * BLOCK)
         return Dimensions(min(BLOCK, view.short), panels, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """One read of the matrix, with the work of all products."""
+        """The one planned read of the matrix, with the work of all products."""
         view = strategy.view
         source, elements = view.source, view.long * view.short
         reads, numbers = elements * source.dtype.itemsize, elements
@@ -68,15 +68,15 @@ class Lanczos(Solver):
         ]
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """0: the matrix is counted with the sweep itself."""
+        """0 bytes: the matrix is counted with the sweep itself."""
         return 0
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """0: nothing is written to disk."""
+        """0 bytes: no sums are written to disk."""
         return 0
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of the matrix, while it is read or with the vectors that it is multiplied by."""
+        """Bytes of the matrix while it is read, or with the vectors it is multiplied by: the larger."""
         reading, resident = matrix_bytes(request, strategy)
         return max(reading, resident + algebra_bytes(request.rank, strategy.view))
 

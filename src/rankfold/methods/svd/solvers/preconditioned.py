@@ -2,7 +2,7 @@
 
 ``Y = [(D - 1 c') W - 1 o', G]``, a grain (rows of one product) at a time: D is the matrix, c a shift, W the
 basis, o the difference between mean and shift in the basis, and G Gaussian columns where the matrix has fewer
-directions than columns. The product of such a Y with a small matrix is the long factor of a decomposition. It
+directions than columns. The product of such a Y with a small matrix is the long factor of a decomposition. Y
 is formed anew in each pass: given the same cut, to the same bits.
 
 ``PanelFactor`` finds the R factor of a matrix in one pass, by Householder reflections: nothing is squared.
@@ -41,27 +41,28 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Preconditioner:
-    """A stored basis that makes columns nearly orthonormal, and random columns that complete it."""
+    """A stored basis W that makes columns of a matrix nearly orthonormal, completed by random columns."""
 
     constants: Path
-    """Checkpoint file with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
+    """Checkpoint file with W ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
 
     directions: int
-    """Columns of the basis W."""
+    """Number of columns of the basis W."""
 
     random: int
     """Number of Gaussian columns of Y."""
 
     seed: int
+    """Key of the Gaussian columns."""
 
     @property
     def width(self) -> int:
-        """Columns of Y."""
+        """Number of columns of Y: those of W and Gaussian ones."""
         return self.directions + self.random
 
 
 class OverWhitenedPanels(OverConditionedPanels):
-    """Base class of folds over the rows of Y, grain by grain."""
+    """Base class of folds over the rows of Y (see the module), grain by grain."""
 
     __slots__ = ()
     preconditioner: Preconditioner
@@ -72,7 +73,11 @@ class OverWhitenedPanels(OverConditionedPanels):
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis ``w`` (short, directions), ``offset`` (directions,), rows ``y`` of Y (grain rows, width)."""
+        """Working arrays of a segment by name, besides those of ``OverConditionedPanels``.
+
+        ``w`` (short, directions) and ``offset`` (directions,) are constants, ``y`` (grain rows, width) a
+        grain of Y.
+        """
         short, directions, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
         return {
             **super().buffers(),
@@ -96,7 +101,11 @@ class OverWhitenedPanels(OverConditionedPanels):
     def products(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
-        """Yield grains of Y: index of the first long row, index after the last, and (rows, width) values."""
+        """Yield grains of Y for long rows ``start:stop``, which were read into panel ``slot``.
+
+        Each comes as index of its first long row, index after the last, and values (rows, width) in a buffer
+        that the next one overwrites. Sums of columns are added to ``state`` if they are measured.
+        """
         directions = self.preconditioner.directions
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
@@ -128,24 +137,24 @@ class PreconditionedGram(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Gram matrix ``Y'Y``, (width, width); sums and squares of columns of the matrix."""
+        """Sums over all rows: ``gram`` (width, width) is ``Y'Y``; others as ``OverConditionedPanels``."""
         square = (self.preconditioner.width,) * 2
         return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, of random columns and of the product of a grain."""
+        """Bytes of a step besides buffers and sums: vectors, random columns and the product of a grain."""
         return self.random_bytes + 8 * self.preconditioner.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the Gram matrix of a panel's Y, grain by grain."""
+        """Add ``Y'Y`` of long rows ``start:stop``, read into panel ``slot``, to ``state``, grain by grain."""
         for _, _, y in self.products(state, work, start, stop, slot):
             add_gram(y, total=state["gram"])
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionedFactor(OverWhitenedPanels):
-    """Fold of a matrix into the R factor of Y by reflections, for columns that may be nearly dependent."""
+    """Fold that finds the R factor of Y by reflections, for columns that may be nearly dependent."""
 
     panels: Panels
     """Panels (rows in memory at a time), converted to float64."""
@@ -168,27 +177,33 @@ class PreconditionedFactor(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """R factor of the rows of Y so far, (width, width); those of two streams are factorized together."""
+        """Sums over all rows: ``r`` (width, width) is R of the rows of Y so far, merged between streams.
+
+        Others are those of ``OverConditionedPanels``.
+        """
         square = (self.preconditioner.width,) * 2
         return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, of random columns, and of a grain below R, which LAPACK copies twice."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of vectors, of random columns, and of a grain below R, which LAPACK copies twice.
+        """
         return self.random_bytes + self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Factorize a panel's Y, grain by grain, below R of the grains before."""
+        """Factorize Y of long rows ``start:stop``, read into panel ``slot``, below R so far, by grains."""
         for _, _, y in self.products(state, work, start, stop, slot):
             state["r"] = panel_r(np.vstack([state["r"], y]))
 
 
 @dataclass(frozen=True, slots=True)
 class WritePreconditionedRows(OverWhitenedPanels):
-    """Fold that writes ``(Y @ coefficients) * weights`` and sums up the Gram matrix before weights."""
+    """Fold that writes ``(Y @ coefficients) * weights`` and sums its Gram matrix before weights."""
 
     panels: Panels
-    """Panels of float64, which are whole chunks of the array."""
+    """Panels in float64, which are whole chunks of the array."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -197,18 +212,24 @@ class WritePreconditionedRows(OverWhitenedPanels):
     """Path of a checkpoint file with ``coefficients`` (width, k) and ``weights`` (k,)."""
 
     array: Path
-    """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
+    """Path of the Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
 
     transposed: bool
     dtype: np.dtype[Any]
     rank: int
+    """Number k of columns to write."""
+
     row_seconds: float
     measures_columns: bool = False
 
     kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Coefficients (width, rank), weights (rank,), a grain of the factor, and chunks of the array."""
+        """Working arrays of a segment by name, besides those of ``OverWhitenedPanels``.
+
+        ``coefficients`` (width, k) and ``weights`` (k,) are constants, ``factor`` (grain rows, k) a grain of
+        the factor before weights, ``out`` (panel rows, k) the chunks to write, transposed if these are.
+        """
         tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
         return {
             **OverWhitenedPanels.buffers(self),
@@ -219,17 +240,20 @@ class WritePreconditionedRows(OverWhitenedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Gram matrix (rank, rank) of the factor ``Y @ coefficients``, before weights."""
+        """Sums over all rows: ``gram`` (k, k) of ``Y @ coefficients``, those of ``OverConditionedPanels``."""
         return {"gram": Sum((self.rank, self.rank)), **OverConditionedPanels.sums(self)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, of random columns, of a Gram matrix, and of a copy of the chunks to write."""
+        """Bytes of a step besides buffers and sums.
+
+        They are those of vectors, of random columns, of a Gram matrix, and of a copy of the chunks to write.
+        """
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.random_bytes + 8 * self.rank**2 + chunks
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Form rows ``start:stop`` and write them as whole chunks."""
+        """Form long rows ``start:stop`` of the factor, and write them as whole chunks; add to ``gram``."""
         out = work.out.T if self.transposed else work.out
         for first, last, y in self.products(state, work, start, stop, slot):
             factor = work.factor[: last - first]
@@ -248,7 +272,10 @@ class WritePreconditionedRows(OverWhitenedPanels):
 
 @dataclass(frozen=True, slots=True)
 class PanelFactor(OverConditionedPanels):
-    """Fold that finds R of a matrix, times the factor of its panels, by Householder reflections."""
+    """Fold that finds R of a matrix, times a power of two, by Householder reflections.
+
+    The power of two is ``Centering.panel_factor``.
+    """
 
     panels: Panels
     """Panels (rows in memory at a time), converted to float64."""
@@ -266,7 +293,7 @@ class PanelFactor(OverConditionedPanels):
 
     @property
     def width(self) -> int:
-        """Columns of R."""
+        """Number of columns of R: those of the matrix, and that of ones."""
         return self.panels.view.short + self.ones
 
     @property
@@ -281,21 +308,27 @@ class PanelFactor(OverConditionedPanels):
     kernels = (measure, subtract, panel_r)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """``stacked``: R of the rows so far, with a grain below it, (width + grain rows, width)."""
+        """Working arrays of a segment by name, besides those of ``OverConditionedPanels``.
+
+        ``stacked`` (width + grain rows, width) is R of the rows so far, with a grain below it.
+        """
         stacked = Buffer((self.width + self.panels.grain_rows, self.width))
         return {**OverConditionedPanels.buffers(self), "stacked": stacked}
 
     def sums(self) -> Mapping[str, Sum]:
-        """R factor of the rows so far, (width, width); those of two streams are factorized together."""
+        """Sums over all rows: ``r`` (width, width) is R of the rows so far; those of two streams are merged.
+
+        Others are those of ``OverConditionedPanels``.
+        """
         return {"r": Sum((self.width, self.width), join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of vectors, and of two copies that LAPACK makes of a grain below R."""
+        """Bytes of a step besides buffers and sums: vectors, and two copies by LAPACK of a grain below R."""
         return self.vectors_bytes + 2 * self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Factorize a panel, grain by grain, below R of the grains before."""
+        """Factorize long rows ``start:stop``, read into panel ``slot``, below ``state["r"]``, by grains."""
         unit = self.centering.panel_factor(self.panels.view.orientation)
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]

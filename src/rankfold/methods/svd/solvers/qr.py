@@ -31,6 +31,8 @@ Float64 = npt.NDArray[np.float64]
 def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
     """Factorize a matrix into Q and R, and write them into ``run.result``; return the facts of the result.
 
+    ``fingerprint`` is that of the matrix.
+
     Notes
     -----
     See ``tsqr.py``. Q costs 2 m n (n + k) flops more, no scratch, and m n elements of output.
@@ -51,7 +53,10 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
 
 
 def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> float | None:
-    """Factorize a tall matrix; return the loss of orthogonality of Q, or None if it was not written."""
+    """Factorize a tall matrix, and write Q and R; return the loss of orthogonality of Q, None without Q.
+
+    That is the largest absolute element of Q'Q - I.
+    """
     short = layout.vectors(layout.view.short)
     factorization = tsqr(
         run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed
@@ -66,10 +71,10 @@ def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, st
 
 
 def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) -> float:
-    """Factorize a wide matrix by the Q of its leading square; return the loss of orthogonality of Q.
+    """Factorize a wide matrix by the Q of its leading square, and write both; return Q's orthogonality loss.
 
-    R' is the product of A' and Q, formed by one pass. For a complex matrix A' and Q are not conjugated: the
-    pass runs over the transpose of A.
+    That is the largest absolute element of Q'Q - I. R' is the product of A' and Q, formed by one pass. For a
+    complex matrix A' and Q are not conjugated: the pass runs over the transpose of A.
     """
     view, matrix = layout.view, matrix_of_parts(layout.view.source)
     short = layout.vectors(view.short)
@@ -98,7 +103,7 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
 
 
 def _overwrite_square(array: Path, r: Float64) -> None:
-    """Overwrite the leading square of R by that of reflections, with exact zeros below the diagonal."""
+    """Overwrite the leading square of the array of R by ``r`` (short, short), zero below the diagonal."""
 
     open_to_write(array)[:, : len(r)] = np.triu(r)
 

@@ -1,13 +1,12 @@
 """A true single pass: linear sketches of the matrix, and a reconstruction from them.
 
-For data that can be read only once. It is far less accurate than a solver that reads them twice: its error
-is of the size of the part of the matrix beyond the rank, and is estimated by a separate sketch.
+For data that can be read only once. It is far less accurate than a solver that reads them twice: its error is
+of the size of the part of the matrix beyond the rank, and is estimated by a separate sketch.
 
-One pass into three sketches and an error sketch: all that a reconstruction needs.
-
-Every row of the test matrices is a function of the seed and of its index in the matrix, so sketches do
-not depend on how rows were cut. All sketches are linear, so the difference between the mean and the
-provisional shift is corrected afterwards, from the sums of the test matrices' rows.
+The pass makes three sketches and an error sketch: all that a reconstruction needs. Every row of the test
+matrices is a function of the seed and of its index in the matrix, so sketches do not depend on how rows were
+cut. All sketches are linear, so the difference between the mean and the provisional shift is corrected
+afterwards, from the sums of the test matrices' rows.
 
 References
 ----------
@@ -75,6 +74,8 @@ class Sketches:
     """Range sketch on scratch, shifted before the true mean was known: A Omega = Y - 1 offset'."""
 
     offset: Float64
+    """(range,) vector in the formula of ``y``."""
+
     corange: Float64
     """(short, range): A'Upsilon', the co-range sketch."""
 
@@ -100,7 +101,9 @@ class SketchReconstruction:
 def sketch(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, seed: int
 ) -> tuple[SketchReconstruction, Statistics]:
-    """Sketch the matrix by one pass, and reconstruct ``rank`` triplets from the sketches.
+    """Sketch the matrix by one pass, and reconstruct its ``rank`` leading singular triplets from that.
+
+    Returns these, and the statistics of the columns.
 
     Notes
     -----
@@ -133,8 +136,9 @@ def _pass(
 ) -> tuple[Sketches, Statistics]:
     """Make sketches about the provisional shift, and correct them to the true mean.
 
-    With D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so the product of the sums of
-    test vectors with d is subtracted from each sketch.
+    ``columns`` are statistics of the columns if a pass has measured them, else None; they are returned. With
+    D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so the product of the sums of test
+    vectors with d is subtracted from each sketch.
     """
     view = layout.view
     shift, weights = conditions(layout, centering, start, columns)
@@ -173,9 +177,10 @@ def _pass(
 def _reconstruct(
     run: Run, layout: Strategy, sketches: Sketches, sizes: SketchSizes, total: float, rank: int, seed: int
 ) -> SketchReconstruction:
-    """Triplets of the approximation Q C P' of A, truncated, and the estimated error of that.
+    """Triplets of the approximation Q C P' of A, truncated to ``rank``, and the estimated error of that.
 
-    Q and P are orthonormal bases of the range and co-range sketches, C a small core matrix.
+    Q and P are orthonormal bases of the range and co-range sketches, C a small core matrix; ``total`` is the
+    sum of squares of A.
     """
     scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)
     r = scratch.r_factor(scratch.combination(np.eye(sizes.range), "range"), "range")
@@ -206,7 +211,10 @@ def _reconstruct(
 
 
 def _core(sketches: Sketches, sizes: SketchSizes, basis: Float64, p: Float64, seed: int) -> Float64:
-    """Core matrix C that solves (Phi Q) C (Psi P)' = Phi A Psi' in the least-squares sense."""
+    """Core matrix C that solves (Phi Q) C (Psi P)' = Phi A Psi' in the least-squares sense.
+
+    Q is the range sketch times ``basis``, ``p`` (short, range) is P.
+    """
     phi = sketches.across[sizes.error :]
     half = np.linalg.lstsq(phi[:, : sizes.range] @ basis, phi[:, sizes.range :])[0]
     psi = gaussian_rows(seed, Purpose.SKETCH_SHORT_SIDE, (0, len(p)), sizes.right)[:, sizes.range :]
@@ -214,13 +222,17 @@ def _core(sketches: Sketches, sizes: SketchSizes, basis: Float64, p: Float64, se
 
 
 def _squared_error(theta_a: Float64, theta_u: Float64, right: Float64, p: Float64) -> float:
-    """Unbiased estimate of the squared Frobenius norm of A - U V', from Theta A, Theta U and V = P right."""
+    """Unbiased estimate of the squared Frobenius norm of A - U V', with V = P right.
+
+    ``theta_a`` is Theta A (error, short), ``theta_u`` Theta U (error, k), ``right`` (range, k) and ``p`` P
+    (short, range).
+    """
     rest = theta_a - theta_u @ (p @ right).T
     return float((rest**2).sum() / len(rest))
 
 
 def _relative(bound: float, s: Float64) -> Float64:
-    """Relative errors of values that differ from the true ones by ``bound`` at most (Weyl)."""
+    """Relative errors (k,) of values ``s`` that differ from the true ones by ``bound`` at most (Weyl)."""
     errors = np.where(s > 0, 1.0, 0.0)
     certain = s > bound
     errors[certain] = bound / (s[certain] - bound)
@@ -241,7 +253,7 @@ class Sketch(Solver):
     remedy = "a single pass does no better; solver='krylov' (--solver krylov) takes several, or raise tol"
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One pass, and one before it where columns are scaled."""
+        """Smallest number of passes: one, and one before it that measures columns where these are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -258,7 +270,7 @@ class Sketch(Solver):
         return Dimensions(sizes.range, grains, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """The statistics pass where columns are scaled, the sketch, and sweeps over the range sketch."""
+        """Planned sweeps: a statistics pass where columns are scaled, the sketch, and sweeps over scratch."""
         view, sizes = strategy.view, SketchSizes.of(request.rank, strategy.view.short)
         centering = Centering(request.center, request.scale, 1.0, 0.0, 1.0)
         y, products = strategy.y(NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
@@ -277,7 +289,7 @@ class Sketch(Solver):
         return 8 * short * sizes.right if over == "matrix" else sums
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of test vectors, sums and their centering, or of a basis of the sums: the larger."""
+        """Bytes of test vectors, sums and their centering, or of a basis of the sums, whichever take more."""
         short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         centering_size = 2 * short * (sizes.right + sizes.down)
         basis = short * (sizes.down + 5 * sizes.range)
@@ -287,13 +299,13 @@ class Sketch(Solver):
         )
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of all sketches but the one on scratch."""
+        """Bytes of the sums of a stream: all sketches but the one on scratch."""
         return SketchSizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Reconstruct triplets, and estimate the error of the approximation."""
+        """Reconstruct triplets from sketches, and estimate the error of the approximation."""
         reconstruction, columns = sketch(
             run, strategy, centering, start, rank=request.rank, seed=request.seed
         )
@@ -310,7 +322,7 @@ SKETCH = Sketch()
 Array = npt.NDArray[Any]
 
 ERROR_ROWS = 10
-"""Rows of the error sketch."""
+"""Number of rows of the error sketch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,17 +330,19 @@ class SketchSizes:
     """Numbers of Gaussian test vectors for each sketch."""
 
     range: int
-    """Test vectors of the range sketch, and of the co-range sketch."""
+    """Number of test vectors of the range sketch, and of the co-range sketch."""
 
     core: int
-    """Test vectors of the core sketch on either side."""
+    """Number of test vectors of the core sketch on either side."""
 
     error: int = ERROR_ROWS
-    """Test vectors of the error sketch."""
+    """Number of test vectors of the error sketch."""
 
     @classmethod
     def of(cls, rank: int, short: int) -> SketchSizes:
         """Sizes of Tropp et al. 2019 for a rank: 4 rank + 1, and for the core twice as many and one more.
+
+        The first is at most ``short``.
 
         >>> SketchSizes.of(10, 1000)
         SketchSizes(range=41, core=83, error=10)
@@ -357,11 +371,11 @@ class SketchSizes:
         return self.range + self.error + self.core
 
     def row_bytes(self, item: int) -> int:
-        """Bytes of buffers for one row of a grain (rows of one product)."""
+        """Bytes of buffers for one row of a grain (rows of one product), with ``item`` bytes for a number."""
         return 8 * self.left + item * self.down + (item + 8) * self.right + item * self.range
 
     def accumulator_bytes(self, short: int) -> int:
-        """Bytes of the sketches that one stream sums."""
+        """Bytes of the sketches that one stream sums, for a matrix whose short side has length ``short``."""
         return 8 * (short * self.down + self.across * self.right)
 
 
@@ -372,13 +386,19 @@ class SketchPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """Checkpoint file with ``right`` (short, range + core), times unit and column weights, and ``shift``."""
+    """Checkpoint file with ``right`` (short, range + core), times weights of columns and the factor of A, and
+    ``shift`` (short,)."""
 
     sizes: SketchSizes
+    """Numbers of test vectors."""
+
     y: ScratchMatrix
-    """The range sketch, (long, range)."""
+    """Scratch matrix (long, range) to write the range sketch to."""
 
     columns: ScratchMatrix | None
+    """Scratch matrix (long, 2) for mean and deviation of columns in a sweep along these; None for no such
+    file."""
+
     measures_columns: bool
     seed: int
     row_seconds: float
@@ -391,11 +411,12 @@ class SketchPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Test vectors of the short side and of a grain, and products with them, in the working type.
+        """Working arrays of a segment by name, besides those of ``OverConditionedPanels``.
 
-        ``right`` (short, range + core) and ``down`` (grain rows, range + error) are test vectors; ``y`` is
-        the product of a grain with ``right``, ``range`` its leading columns, ``z`` what a grain adds to the
-        sum of that name.
+        All are in the working type. ``right`` (short, range + core) and ``down`` (grain rows, range + error)
+        are test vectors of the short side and of the long side; ``y`` (grain rows, range + core) is the
+        product of a grain with ``right``, ``range`` its leading columns, ``z`` (short, range + error) what a
+        grain adds to the sum of that name.
         """
         (short, dtype), sizes, rows = self._short_side, self.sizes, self.panels.grain_rows
         return {
@@ -413,10 +434,11 @@ class SketchPass(OverConditionedPanels):
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of test vectors of a grain as they are drawn, and of its products in float64.
+        """Bytes of a step besides buffers and sums.
 
-        Test vectors of the short side, as they are loaded, are freed before those of a grain and the sums
-        are allocated, but may be the larger.
+        They are those of test vectors of a grain as they are drawn, and of its products in float64. Test
+        vectors of the short side, as they are loaded, are freed before those of a grain and the sums are
+        allocated, but may be the larger.
         """
         short, rows, sizes = self.panels.view.short, self.panels.grain_rows, self.sizes
         grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
@@ -424,9 +446,11 @@ class SketchPass(OverConditionedPanels):
         return self.vectors_bytes + 8 * rows * sizes.right + once
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sketches ``z`` (short, range + error) of co-range and error, ``core`` (error + core, range + core).
+        """Sums over all long rows by name, besides those of ``OverConditionedPanels``.
 
-        ``ones`` (range + error + core,) are the sums of the long side's test vectors over all rows.
+        ``z`` (short, range + error) are the co-range and error sketches, ``core`` (error + core, range +
+        core) products of A with test vectors on both sides, ``ones`` (range + error + core,) the sums of the
+        long side's test vectors over all rows.
         """
         sizes = self.sizes
         return {
@@ -437,7 +461,7 @@ class SketchPass(OverConditionedPanels):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel to the sketches, grain by grain."""
+        """Write the range sketch of long rows ``start:stop``, read into panel ``slot``; add to the others."""
         sizes, unit = self.sizes, self.centering.panel_factor(self.panels.view.orientation)
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             drawn = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)

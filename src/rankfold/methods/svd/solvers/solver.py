@@ -43,16 +43,16 @@ class Dimensions:
     """The part of a strategy that a solver decides."""
 
     width: int
-    """Columns of a block, of the range sketch, or of R."""
+    """Number of columns of a block, of the range sketch, or of R."""
 
     cut: Cut
     """Cut of the matrix into panels (rows in memory at a time) for the passes."""
 
     out_chunk: int
-    """Rows of the long factor (factor of the side that is swept) in one chunk."""
+    """Number of rows of the long factor (factor of the side that is swept) in one chunk of the result."""
 
     block: int = 0
-    """Columns of the block that a sample of rows gives; 0 where it gives none."""
+    """Number of columns of the block of vectors that a sample of rows gives; 0 where it gives none."""
 
     looks_beyond: bool = False
     """True if the first pass sketches all rows, to find what the block of a sample misses."""
@@ -67,25 +67,31 @@ class Decomposition:
     """The singular triplets that a solver found, in the units of the data."""
 
     s: Float64
+    """(k,) singular values, decreasing."""
+
     short: Float64
     """(short, k) vectors of the short side."""
 
     long: LongFactor | None
-    """The factor of the long side, as a recipe to write it; None if it was not asked for."""
+    """The long factor, as an object that writes it; None if it was not asked for."""
 
     statistics: Statistics
+    """Means and deviations of the columns."""
+
     residuals: Float64
+    """(k,) norms of residuals of the triplets, relative to the largest of ``s``."""
+
     errors: Float64
-    """(k,) estimated relative error of each of ``s``."""
+    """(k,) estimated relative errors of ``s``."""
 
     convergence: list[float]
-    """Largest estimated error after each pass, where there are several."""
+    """Largest estimated relative error after each pass, where there are several."""
 
     total: float
     """Sum of squares of the centered, scaled matrix."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    """Facts of the result that only this solver gives."""
+    """Facts of the result that only this solver gives, by name."""
 
 
 class Solver(ABC):
@@ -120,23 +126,23 @@ class Solver(ABC):
     """True if the leading process reads all of the matrix and keeps it, in half of the memory."""
 
     loops: ClassVar[tuple[str, ...]] = ("panels",)
-    """Compiled loops over columns that its passes use: see ``warm_columns``."""
+    """Names of compiled loops over columns that its passes use: see ``warm_columns``."""
 
     narrower: ClassVar[Mapping[str, str]] = {}
-    """Names of solvers that may fit in a budget where it does not, with the reason as text."""
+    """Reasons, as text, to take other solvers that may fit in a budget where it does not, by their names."""
 
     remedy: ClassVar[str] = "rounding errors of {dtype} products, as measured, hide whether they are smaller"
-    """Text for messages: why estimated errors stay above the tolerance, or what to ask for instead."""
+    """Text for messages, with ``{dtype}``: why estimated errors stay above the tolerance, or what to ask
+    for."""
 
     # Numbers of a strategy ------------------------------------------------------------------------
 
     def least_passes(self, request: Request, view: View) -> int:
-        """Smallest number of passes that gives a result."""
+        """Smallest number of passes over the matrix that gives a result."""
         return 1
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """Largest number of components that it may find where it finds the rank, in blocks of ``width``
-        columns."""
+        """Largest number of components that it may find without a rank, in blocks of ``width`` columns."""
         return view.short
 
     @abstractmethod
@@ -147,7 +153,7 @@ class Solver(ABC):
 
     @abstractmethod
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Every sweep that it may make, in order, with ``slots`` buffers for panels."""
+        """Plan of every sweep that it may make, in order, with ``slots`` buffers for panels."""
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
         """Likely number of passes over the matrix, at most ``most``."""
@@ -176,11 +182,11 @@ class Solver(ABC):
         return strategy.panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
-        """Advice where it does not fit in memory, beginning with ", or"; empty to search other requests."""
+        """Advice if a request does not fit in memory, beginning with ", or"; if empty, others are tried."""
         return ", or say rank= (--rank)" if request.adaptive else ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
-        """Advice where the estimated error is still above the tolerance after ``passes`` passes."""
+        """Text on what to do if the estimated error is still above the tolerance after ``passes`` passes."""
         if self.stops_early and passes >= request.passes:
             exact = ", take solver='gram' (--solver gram) or tsqr" * request.adaptive
             return f"allow more with passes= (--passes){exact}, or raise tol"
@@ -191,7 +197,10 @@ class Solver(ABC):
     # The work -------------------------------------------------------------------------------------
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Arrays of the first block, computed from sampled ``rows``; only for solvers that start from one."""
+        """Arrays of the first block, computed from sampled ``rows`` (l, short), centered and scaled.
+
+        Only for solvers that start from one; others raise ``TypeError``.
+        """
         raise TypeError(f"{self.name} starts without a block of a sample")
 
     @abstractmethod

@@ -35,7 +35,9 @@ Float64 = npt.NDArray[np.float64]
 
 
 def subspace(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Basis, Convergence]:
-    """Iterate until the ``rank`` leading singular values are known to ``tol``.
+    """Iterate until the ``rank`` leading singular values are known to ``tol``, with a block of ``width``.
+
+    Returns the last block as a basis, and the estimated errors after each pass.
 
     Notes
     -----
@@ -63,7 +65,7 @@ class _Power:
     """The block of the last pass."""
 
     has_new_directions: bool = False
-    """True if the block has directions that the one before had not."""
+    """True if the block has directions that a sketch has found, which the one before had not."""
 
     sketch: RowSketch | None = None
     """Sketch of all rows that the block does not depend on; None if there is none."""
@@ -145,7 +147,7 @@ class Subspace(BlockSolver):
     loops = ("panels", "buckets")
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """Typical number of passes for the tolerance: see ``expected_passes``."""
+        """Typical number of passes for the tolerance, at most ``most``: see ``expected_passes``."""
         passes = expected_passes(request.tol, self.name, from_sample=strategy.sample.gives_block)
         return most - max(0, self.block_passes(strategy) - passes)
 
@@ -160,7 +162,7 @@ class Subspace(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Iterate to the tolerance, and find ``rank`` triplets on the last block."""
+        """Iterate to the tolerance, and find ``request.rank`` triplets on the last block."""
         rows, rank = strategy.sketch_rows, strategy.vectors(request.rank)
         tf32 = request.precision == "tf32"
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows, tf32=tf32)

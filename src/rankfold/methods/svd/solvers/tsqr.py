@@ -59,40 +59,44 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 MOST_MEAN_SHARE = 1e2
-"""Ratio of the shift's squared error to a variance above which reflections replace their difference."""
+"""Ratio of the shift's squared error, over all rows, to the variance of a whitened column above which
+reflections replace the Gram matrix, as their difference loses digits."""
 
 MOST_CONDITION = 30.0
 """Condition number up to which division by singular values, or by R, leaves columns orthonormal to 1e-14."""
 
 MOST_ROUNDING = 1e-8
-"""Largest element of a constant column, relative to scaled ones, that their singular values allow for."""
+"""Largest element of R in a constant column, relative to those in scaled ones, above which it is set to 0."""
 
 MOST_ATTEMPTS = 8
-"""Largest number of draws of Gaussian columns for a matrix of lower rank and few rows."""
+"""Largest number of times that Gaussian columns are drawn, for a matrix of lower rank and few rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factorization:
-    """A = Q R, where A is centered, scaled, and times its factor."""
+    """A = Q R, where A is the matrix centered, scaled, and times its factor."""
 
     r: Float64
     """(short, short) upper triangular, diagonal not negative."""
 
     columns: Statistics
     preconditioner: Preconditioner | None
-    """``Q = Y @ inverse`` with the Y of this; None where Q was not asked for and is not known."""
+    """Recipe of Y, with ``Q = Y @ inverse``; None where Q was not asked for and is not known."""
 
     inverse: Float64
-    """(short, short) factor of Y in Q; empty without a preconditioner."""
+    """(short, short) coefficients of Q on the columns of Y; empty without a preconditioner."""
 
 
 def zero(short: int) -> float:
-    """Bound of singular values, relative to the largest, below which they are rounding."""
+    """Size of singular values, relative to the largest, up to which ``short`` of them are rounding."""
     return max(short, 32) * float(np.finfo(np.float64).eps)
 
 
 def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank: int) -> None:
-    """Warn of a matrix of lower rank, which does not determine all columns of its long factor."""
+    """Add a warning to ``run`` if the matrix has a lower rank than ``rank``, as its preconditioner shows.
+
+    It does not determine the other columns of its long factor.
+    """
     preconditioner = factorization.preconditioner
     found = rank if preconditioner is None else layout.vectors(preconditioner.directions)
     if found < rank:
@@ -105,12 +109,14 @@ def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank:
 def tsqr(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
 ) -> Factorization:
-    """Find R, and if ``form`` a recipe of Q.
+    """Find R of the matrix by passes over it, and a recipe of Q if ``form``.
+
+    ``seed`` is the key of Gaussian columns that complete Q if the rank is lower.
 
     Raises
     ------
     DataError
-        More than ``passes`` would be needed.
+        More than ``passes`` passes would be needed.
 
     Notes
     -----
@@ -196,7 +202,7 @@ def _by_gram(
 def _by_reflections(
     run: Run, layout: Strategy, centering: Centering, start: Start
 ) -> tuple[Float64, Float64, Statistics]:
-    """R by one pass of reflections, the mean less the shift (short,), and statistics of the columns."""
+    """R (short, short) by one pass of reflections, mean less shift (short,), and statistics of columns."""
     fold = PanelFactor(
         layout.wide_panels(run.slots),
         centering,
@@ -215,7 +221,7 @@ def _by_reflections(
 def _reflect(
     run: Run, layout: Strategy, centering: Centering, preconditioner: Preconditioner, name: str
 ) -> Float64:
-    """The R factor of whitened columns, by one pass of reflections."""
+    """R factor of the preconditioned columns Y, by one pass of reflections that is called ``name``."""
     fold = PreconditionedFactor(
         layout.wide_panels(run.slots),
         centering,
@@ -245,7 +251,7 @@ def _factorize(
 
 
 def _scale_columns(layout: Strategy, centering: Centering, factorization: Factorization) -> Factorization:
-    """The factorization with the columns of a tall matrix divided by their standard deviations."""
+    """The factorization with columns divided by their standard deviations, if asked for a tall matrix."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return factorization
     deviation = factorization.columns.deviation[:: 1 + layout.paired]
@@ -290,7 +296,7 @@ class Tsqr(Solver):
     narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One pass for R, and a second if the long factor is written."""
+        """Smallest number of passes: one for R, and a second if the long factor is written."""
         if factors_leading_square(request, view):
             return 1
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
@@ -312,19 +318,22 @@ class Tsqr(Solver):
         return Dimensions(short, grains, chunk, 0 if factors_leading_square(request, view) else short)
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """0: no block is kept on scratch."""
+        """0 columns: no block is kept on scratch."""
         return 0
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Planned sweeps: those if a sample of rows is good enough or not needed, then those added if not."""
+        """Planned sweeps with ``slots`` panels in memory.
+
+        First those if a sample of rows is good enough or not needed, then those added if it is not.
+        """
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """The smallest number of passes: a sample usually saves the others."""
+        """Smallest number of passes that gives a result: a sample usually saves the others."""
         return self.least_passes(request, strategy.view)
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Bytes of a basis, its product with the inverse of R, and R."""
+        """Bytes that the leading process keeps during a sweep: of a basis, of its product with R^-1, of R."""
         return 5 * 8 * strategy.view.short**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
@@ -363,7 +372,7 @@ class Tsqr(Solver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Find all triplets by R, and keep the leading ones."""
+        """Find all triplets by R, and keep the leading ones that the rank or the tolerance asks for."""
         form = request.rows or strategy.view.orientation is Orientation.COLUMNS
         factorization = tsqr(
             run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed

@@ -24,28 +24,31 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LEAST_SINGULAR_VALUE = 1e-10
-"""Smallest singular value of a sample, relative to its largest, that a basis can be made from."""
+"""Smallest singular value of a sample, relative to its largest, from which a basis can be made."""
 
 CONSTANT_NORM = 8 * float(np.finfo(np.float64).eps)
-"""A column whose root mean square about its mean is below this share of the mean is rounding."""
+"""Root mean square of a column about its mean, relative to the mean, up to which it is rounding."""
 
 SAMPLE_ROWS = 1024
-"""Rows of a sample that are factorized at a time."""
+"""Number of rows of a sample that are factorized at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBasis:
-    """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
+    """Basis W in which the columns of a matrix are orthonormal, from the SVD of its R factor.
+
+    Columns are first divided by powers of two; V and s are right vectors and singular values of what remains.
+    """
 
     vectors: Float64
-    """(short, p) V / s, with orthogonal columns."""
+    """(short, p) V / s, with orthogonal columns, for the divided columns."""
 
     scale: Float64
     """(short,) powers of two that the columns of the matrix are divided by first."""
 
     @classmethod
     def of(cls, r: Float64, smallest: float) -> ColumnBasis:
-        """The basis from an R factor, without singular values below ``smallest`` times the largest."""
+        """The basis from R (short, short), without singular values up to ``smallest`` times the largest."""
         lengths = np.linalg.norm(r, axis=0)
         scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
         _, s, vt = np.linalg.svd(r / scale)
@@ -54,19 +57,20 @@ class ColumnBasis:
 
     @property
     def weights(self) -> Float64:
-        """(short, p) W for the unscaled matrix A: the columns of A W are orthonormal."""
+        """(short, p) W for the undivided matrix A: the columns of A W are orthonormal."""
         return self.vectors / self.scale[:, None]
 
     def back(self) -> Float64:
-        """The matrix (p, short) with ``A = A W back``, to rounding of each column."""
+        """The matrix B (p, short) with ``A = A W B``, to rounding of each column."""
         squares = (np.abs(self.vectors) ** 2).sum(axis=0)
         return np.asarray(adjoint(self.vectors / squares) * self.scale)
 
 
 def sampled_basis(d: Array, *, paired: bool = False) -> State:
-    """Arrays of the basis that makes the columns of sampled rows orthonormal; ``q`` is empty if they depend.
+    """Arrays ``q`` and ``scale`` of the ``ColumnBasis`` of sampled rows ``d`` (l, short).
 
-    ``paired`` is True if the rows are the parts of complex ones.
+    They are its ``vectors`` and ``scale``; ``q`` is empty if the columns are dependent. ``paired`` is True if
+    the rows are the parts of complex ones.
     """
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLE_ROWS):
@@ -78,10 +82,13 @@ def sampled_basis(d: Array, *, paired: bool = False) -> State:
 
 
 def is_constant(r: Float64, mean: Float64, rows: int) -> npt.NDArray[np.bool_]:
-    """Mask (short,) of columns that are constant up to rounding, from R about their means, and the means."""
+    """Mask (short,) of columns constant up to rounding, from R about their means, and the ``mean`` (short,).
+
+    ``rows`` is the number of rows of the matrix.
+    """
     return np.asarray(np.linalg.norm(r, axis=0) <= CONSTANT_NORM * np.abs(mean) * rows**0.5)
 
 
 def r_of_parts(r: Float64, *, paired: bool) -> Float64:
-    """R of a complex matrix from R of its real parts; R itself for a real matrix."""
+    """R of a complex matrix from R of its real parts, half as large; R itself for a real matrix."""
     return panel_r(numbers_of_parts(r, paired=True)) if paired else r

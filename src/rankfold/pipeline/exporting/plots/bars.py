@@ -46,7 +46,7 @@ class Bars:
 
     counts: Int64
     edges: Float64
-    """Edges of the bars along the x axis, one more than there are bars."""
+    """Edges of the bars along the x axis, (bars + 1,)."""
 
     x: str
     y: str
@@ -91,7 +91,7 @@ class Bars:
 
 
 def line_of(points: Points) -> Bars:
-    """Histogram of the rows along one coordinate, in ``BINS`` bins; two reads."""
+    """Histogram of the rows along one coordinate, in ``BINS`` bins; reads the points twice."""
     extent = extent_of(points)
     grid = count_points(points, extent, (BINS,))
     return Bars(grid.counts, extent.edges((BINS,))[0], points.names[0], "rows", whole=False)
@@ -111,7 +111,7 @@ def sizes_of(result: Outcome) -> Bars:
 
 
 def has_graph(result: Plottable) -> bool:
-    """True if a result has a graph of its rows."""
+    """True if a result has a graph of its rows: a sparse group ``graph`` in its store."""
     from pathlib import Path
 
     return (Path(result.path) / "graph").exists()
@@ -151,7 +151,7 @@ def _degree_bars(counts: Int64, x: str) -> Bars:
 
 
 def _histogram(blocks: Iterator[Int64]) -> Int64:
-    """Number of occurrences of each integer from 0 on, over all blocks."""
+    """Number of occurrences of each integer from 0 to the largest, over all blocks, (largest + 1,)."""
     counts = np.zeros(1, np.int64)
     for block in blocks:
         more = np.bincount(block.astype(np.int64), minlength=len(counts))

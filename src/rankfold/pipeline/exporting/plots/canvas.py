@@ -35,7 +35,7 @@ TITLE = 92
 """Height of the title of a picture in pixels."""
 
 TITLE_SIZE, TITLE_SIGN = 11.5, 20
-"""Font size in points of a title that fits, and width in pixels of one of its characters."""
+"""Largest font size of a title in points, and pixels that a character of it takes, to shrink long titles."""
 
 MARGIN = 12
 
@@ -69,9 +69,7 @@ class Theme:
     accent: str
     second: str
     density: tuple[str, str, str]
-    """Colors of density, from a single point to the most: pale enough for many shades,
-    but visible on the paper.
-    """
+    """Colors of density, from a bin of a single point to that of the most, between which shades lie."""
 
 
 LIGHT = Theme(
@@ -83,7 +81,7 @@ DARK = Theme(
 
 
 def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Figure of ``width`` by ``height`` pixels, plus ``TITLE`` pixels for its title; notebooks show it."""
+    """Empty figure of ``width`` by ``height`` pixels, with its title in ``TITLE`` more; notebooks show it."""
     figure: Figure = _figure_type()(
         (width / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper, edgecolor=theme.paper
     )
@@ -96,14 +94,19 @@ def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Fig
 
 
 def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
-    """Add axes at a position in pixels from the left and from below the title."""
+    """Add axes to a figure; ``left`` and ``top`` are pixels from its left and from below the title.
+
+    ``width`` and ``height`` are those of the axes in pixels.
+    """
     across, full = (round(inches * DPI) for inches in figure.get_size_inches())
     return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
 
 
 def inset(axes: Axes, size: tuple[int, int], left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes within others that are ``size`` pixels large, at a position in pixels
-    from their left and top.
+    """Add axes within others, ``size`` (width, height) pixels large, and return them.
+
+    ``left`` and ``top`` are pixels from the left and top of the others, ``width`` and ``height`` are those of
+    the new axes in pixels.
     """
     across, full = size
     place: Axes = axes.inset_axes((left / across, 1 - (top + height) / full, width / across, height / full))
@@ -111,7 +114,10 @@ def inset(axes: Axes, size: tuple[int, int], left: float, top: float, width: flo
 
 
 def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -> Any:
-    """Draw a color scale into the axes ``place``, ``height`` pixels high, with as many ticks as have room."""
+    """Draw a color scale into the axes ``place``, ``height`` pixels high, with as many ticks as have room.
+
+    ``shown`` is the ``ScalarMappable`` whose colors it shows, ``name`` its title. Returns the ``Colorbar``.
+    """
     from matplotlib.ticker import MaxNLocator
 
     assert place.figure is not None  # noqa: S101  axes are in one
@@ -136,7 +142,7 @@ def drawn(text: str) -> str:
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
-    """Style axes: faint grid lines, and no frame except for the line below."""
+    """Style axes: no frame except for the line below, and faint grid lines along ``grid``: x, y or both."""
     axes.set_facecolor(theme.paper)
     if grid is not None:
         axes.grid(axis=grid, color=theme.rule, linewidth=0.7)
@@ -148,13 +154,16 @@ def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
 
 
 def label_axes(axes: Axes, theme: Theme, x: str, y: str) -> None:
-    """Label both axes."""
+    """Label the horizontal axis with the text ``x``, the vertical one with ``y``."""
     axes.set_xlabel(drawn(x), color=theme.muted, fontsize=9)
     axes.set_ylabel(drawn(y), color=theme.muted, fontsize=9)
 
 
 def log_scale(axes: Axes, least: float, most: float) -> None:
-    """Set a logarithmic y scale with plain numbers as ticks, some also within a decade."""
+    """Set a logarithmic y scale with plain numbers as ticks.
+
+    If the values, from ``least`` to ``most``, span few decades, there are ticks within a decade too.
+    """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
@@ -190,9 +199,10 @@ def own_style() -> Iterator[None]:
 
 
 def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -> bytes:
-    """A figure as ``png`` or ``svg``, with rankfold's mark and ``facts``, but no time or software version.
+    """Bytes of a figure as ``png`` or ``svg`` (``kind``), with rankfold's mark, but no time or version.
 
-    So the same figure has the same bytes with every patch level of one version of matplotlib.
+    ``facts`` are entries of its metadata, by name. The same figure has the same bytes with every patch level
+    of one version of matplotlib.
     """
     buffer = io.BytesIO()
     plain = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
@@ -230,16 +240,16 @@ def _figure_type() -> Any:
 TYPES = (".png", ".svg")
 
 OURS = carries(MARK)
-"""Function of a path: None for a picture that rankfold made, else a message that it is none."""
+"""Function that returns None for a path of a picture that rankfold made, else a message that it is none."""
 
 
 def picture_output(
     path: Path, *, overwrite: bool, foreign: Foreign = OURS, subject: str | None = None
 ) -> FileOutput:
-    """Output file for a picture, checked before anything is read.
+    """Output file for a picture at ``path``, checked before anything is read.
 
-    A picture that carries the same ``subject`` is replaced; another one of rankfold with ``overwrite``, and
-    nothing else ever.
+    A picture that carries the same ``subject``, the text of ``subject_of``, is replaced; another one for
+    which ``foreign`` returns None, as one of rankfold, only with ``overwrite``; and nothing else ever.
 
     Raises
     ------
@@ -257,5 +267,8 @@ def picture_output(
 
 
 def write_picture(figure: Figure, output: FileOutput, facts: Mapping[str, str] | None = None) -> Path:
-    """Write a figure in the format of the suffix of the file."""
+    """Write a figure in the format of the suffix of the file, and return its path.
+
+    ``facts`` are entries of the metadata of the picture, by name.
+    """
     return output.write(encoded(figure, output.path.suffix.lower().removeprefix("."), facts))

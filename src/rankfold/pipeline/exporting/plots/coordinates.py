@@ -18,13 +18,13 @@ from rankfold.pipeline.exporting.outcome import Outcome
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS = 2**20
-"""Values in a block of rows, counting all columns from the first to the last that are drawn."""
+"""Largest number of elements read at a time, counting all columns from the first to the last drawn."""
 
 MOST_COMPONENTS = 12
 """Largest number of components in one picture."""
 
 ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
-"""Arrays with coordinates of rows, and the prefix of their columns; for an embedding, its method."""
+"""Prefix of names of columns, by name of the array of coordinates of rows; empty for name of the method."""
 
 
 class Plottable(Outcome, Protocol):
@@ -40,13 +40,16 @@ class Plottable(Outcome, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Viewpoint of three coordinates: angles in degrees, as matplotlib counts them."""
+    """Viewpoint for points in space: elevation and azimuth in degrees, as matplotlib counts them."""
 
     elevation: float = 25.0
     azimuth: float = -60.0
 
     def axes(self) -> Float64:
-        """Directions (2, 3) of the three axes on the paper: right, and up."""
+        """Unit vectors in space, (2, 3), that point to the right, and up, on the paper.
+
+        Column ``j`` is thus the direction of coordinate axis ``j`` on the paper.
+        """
         e, a = math.radians(self.elevation), math.radians(self.azimuth)
         right = (-math.sin(a), math.cos(a), 0.0)
         up = (-math.sin(e) * math.cos(a), -math.sin(e) * math.sin(a), math.cos(e))
@@ -60,10 +63,10 @@ class Points:
     source: Source
     columns: tuple[int, ...]
     names: tuple[str, ...]
-    """Names of the columns."""
+    """Names of the columns, for labels of axes."""
 
     view: View | None
-    """Viewpoint, for three columns."""
+    """Viewpoint from which three columns are projected; None for one or two."""
 
     same_scale: bool
     """True if both axes have the same scale, so that distances on paper are those of the data."""
@@ -80,13 +83,14 @@ class Points:
 
     @property
     def block_rows(self) -> int:
-        """Number of rows read at a time. It depends on the columns alone, so that sums
-        over blocks are reproducible.
-        """
+        """Number of rows read at a time; it depends on the columns alone, so that sums are reproducible."""
         return max(1, BLOCK_NUMBERS // (max(self.columns) - min(self.columns) + 1))
 
     def blocks(self) -> Iterator[tuple[int, Float64]]:
-        """Yield blocks of rows in order: the first row, and coordinates on the paper, (dimensions, rows)."""
+        """Yield blocks of rows in order: index of the first row, coordinates on paper, (dimensions, rows).
+
+        ``NonFiniteError`` if a coordinate is NaN or Inf.
+        """
         span = min(self.columns), max(self.columns) + 1
         buffer = np.empty((min(self.block_rows, self.count), span[1] - span[0]), self.source.dtype)
         for start in range(0, self.count, self.block_rows):
@@ -110,7 +114,7 @@ def view_of(angles: Sequence[float]) -> View:
 
 
 def project(values: Float64, view: View) -> Float64:
-    """Project coordinates (3, n) to (2, n) on the paper, each a sum of three products in order."""
+    """Project coordinates (3, n) to (2, n) on the paper (right, up) as it is seen from ``view``."""
     x, y, z = values
     return np.stack([a * x + b * y + c * z for a, b, c in view.axes()])
 
@@ -153,6 +157,8 @@ def columns_of(
 ) -> Points:
     """Coordinates of the rows along the given components, at most ``most``; by default the first ``default``.
 
+    Components count from 1.
+
     Raises
     ------
     InputError
@@ -170,7 +176,7 @@ def columns_of(
 
 
 def row_array(result: Outcome) -> str | None:
-    """Name of the array of coordinates of rows; None if a result has none."""
+    """Name of the array of a result with coordinates of rows, such as ``scores``; None if it has none."""
     names = set(result)
     return next((name for name in ARRAYS if name in names and len(result.dimensions(name)) == 2), None)
 
@@ -178,11 +184,10 @@ def row_array(result: Outcome) -> str | None:
 def numbers_of(
     components: Sequence[int] | None, name: str, width: int, *, default: int, most: int
 ) -> tuple[int, ...]:
-    """Check the numbers of components to draw, counted from 1, and return them; by
-    default the first ``default``.
+    """Check the numbers of components to draw, counted from 1, and return them.
 
-    Raises ``InputError`` for numbers above ``width``, the number of columns of the array ``name``, and for
-    more than ``most``.
+    If ``components`` is None, they are the first ``default``. Raises ``InputError`` for numbers above
+    ``width``, the number of components in the array ``name``, and for more than ``most`` of them.
     """
     if components is None:
         return tuple(range(1, min(default, width) + 1))
@@ -208,7 +213,10 @@ def _title(result: Outcome, name: str, number: int) -> str:
 
 
 def share_of(result: Outcome, number: int) -> str:
-    """Share of the variance that a component explains, such as ``34.2 %``; empty if unknown."""
+    """Text of the share of the variance that component ``number``, from 1, explains; empty if unknown.
+
+    Such as ``34.2 %``.
+    """
     if "explained_variance_ratio" not in set(result):
         return ""
     ratio: Any = result["explained_variance_ratio"]

@@ -1,6 +1,4 @@
-"""Curves that fall: singular values with their errors, and the inertia of clusters
-by passes over the matrix.
-"""
+"""Curves that fall: singular values with their errors, inertia of clusters by passes over the matrix."""
 
 from __future__ import annotations
 
@@ -26,11 +24,11 @@ FEW = 64
 
 @dataclass(frozen=True, slots=True)
 class Scree:
-    """Data of a scree plot."""
+    """Data of a scree plot: singular values by component, with error bars."""
 
     values: Float64
     errors: Float64
-    """Relative errors, NaN where there is no estimate."""
+    """Estimated relative error of each singular value, (k,); NaN where there is no estimate."""
 
     left: int = 150
     right: int = 12
@@ -66,7 +64,7 @@ class Scree:
 
 
 def has_singular_values(result: Outcome) -> bool:
-    """True if a result has singular values."""
+    """True if a result has an array of singular values."""
     names = set(result)
     return any(name in names for name in VALUES)
 

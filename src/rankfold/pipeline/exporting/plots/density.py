@@ -22,7 +22,7 @@ CELLS = 40
 """Number of cells along each side of the coarse grid that finds where most points of a label lie."""
 
 PADDING = 0.03
-"""Share of the extent that is left empty on every side."""
+"""Margin on every side of the plotted area, as a share of the extent of the points."""
 
 
 NO_COLORS = np.zeros((1, 3), np.int64)
@@ -38,11 +38,11 @@ class Extent:
 
     @property
     def size(self) -> Float64:
-        """Length of every side, above 0."""
+        """Length of the area along each axis, (2,) or (1,), above 0."""
         return self.high - self.low
 
     def edges(self, counts: tuple[int, ...]) -> list[Any]:
-        """Edges of bins along each axis, as ``numpy.histogram2d`` has them."""
+        """Edges of ``counts`` equal bins along each axis, (count + 1,) each, as of ``numpy.histogram2d``."""
         return [
             np.linspace(low, high, count + 1)
             for low, high, count in zip(self.low, self.high, counts, strict=True)
@@ -55,25 +55,23 @@ class Grid:
 
     extent: Extent
     counts: Int64
-    """Numbers of points, (x, y) as ``numpy.histogram2d`` has them, or (x,)."""
+    """Numbers of points in bins, (bins along x, bins along y) as of ``numpy.histogram2d``, or (bins,)."""
 
     colors: Float64 | None = None
-    """Sums of the colors of labels, (x, y, 3), each 0 to 255."""
+    """Sums over the points of a bin of red, green, blue (0 to 255) of their labels, (x bins, y bins, 3)."""
 
     values: Float64 | None = None
-    """Sums of the finite values of points, with the shape of ``counts``."""
+    """Sums over the points of a bin of their finite values, with the shape of ``counts``."""
 
     value_counts: Int64 | None = None
     """Numbers of points with a finite value, with the shape of ``counts``."""
 
     places: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Position (x, y) where most points of a label lie, by label, if at least half of
-    the points there have it.
-    """
+    """Position (x, y) where most points of a label lie, by label, if at least half of those there have it."""
 
 
 def extent_of(points: Points) -> Extent:
-    """Bounds of all points, with a margin; reads them once."""
+    """Bounds of all points, with a margin of ``PADDING`` on every side; reads the points once."""
     low = np.full(points.dimensions, np.inf)
     high = -low
     for _, block in points.blocks():
@@ -94,12 +92,16 @@ def count_points(
     palette: Int64 = NO_COLORS,
     named: Int64 = NO_LABELS,
 ) -> Grid:
-    """Count the points of every bin, and sum their colors or values; reads them once.
+    """Count the points of every bin, and sum their colors or values; reads the points once.
 
     Parameters
     ----------
+    extent : Extent
+        Bounds of the grid; points beyond count in its outermost bins.
     bins : tuple of int
         Number of bins along each axis.
+    color : Labels or Values, optional
+        What is summed: colors of the labels of points, or their values.
     palette : (labels + 1, 3) int64
         Colors of labels, 0 to 255; the last is that of rows without a label.
     named : (n,) int64
@@ -141,8 +143,9 @@ def count_points(
 
 
 def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
-    """Index of the cell of the coarse grid (CELLS, CELLS) in which each point lies,
-    from the index of its bin.
+    """Flat index of the cell of the coarse grid (CELLS, CELLS) in which each point lies, (points,).
+
+    ``at`` is the flat index of the bin of each point in a grid of ``bins``.
     """
     across, up = np.divmod(np.arange(bins[0] * bins[1]), bins[1])
     cells: Int64 = (across * CELLS // bins[0]) * CELLS + up * CELLS // bins[1]
@@ -150,10 +153,10 @@ def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
 
 
 def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, float] | None:
-    """Center (x, y) of the 3 by 3 cells with the most points of a label; None if most
-    points there are others.
+    """Center of mass (x, y) of the points of a label in the 3 by 3 cells that hold the most of them.
 
-    ``counts`` and ``together`` (CELLS * CELLS,) are the numbers of points of the label, and of all labels.
+    ``counts`` and ``together`` (CELLS * CELLS,) are the numbers of points of the label, and of all labels, in
+    the cells of the coarse grid over ``extent``. None if most points in these cells are of other labels.
     """
     nine, among = (
         np.lib.stride_tricks.sliding_window_view(np.pad(each.reshape(CELLS, CELLS), 1), (3, 3))
@@ -171,8 +174,10 @@ def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, flo
 
 
 def _bins(block: Float64, edges: list[Float64]) -> Int64:
-    """Index (points,) of the bin of each point, in C order; compares with edges, as
-    ``numpy.histogram2d`` does.
+    """Flat index (points,) of the bin of each point of ``block``, (axes, points), in C order.
+
+    ``edges`` are those of the bins along each axis, with which points are compared as in
+    ``numpy.histogram2d``.
     """
     at = np.zeros(block.shape[1], np.int64)
     for values, edge in zip(block, edges, strict=True):

@@ -48,7 +48,7 @@ NARROWEST = 1000
 """Least width of a figure in pixels, so that its title has room."""
 
 BELOW = 100
-"""Pixels below the axes, for ticks and the label of the axis."""
+"""Pixels of a figure below its axes, for ticks and the label of the axis."""
 
 
 class Drawing(Protocol):
@@ -85,7 +85,7 @@ HAS: dict[str, Callable[[Plottable], bool]] = {
     "inertia": lambda result: "inertia" in set(result),
     "degrees": has_graph,
 }
-"""Kinds of plots, each with a test whether a result has it; ``auto`` takes the first."""
+"""Test whether a result has a plot, by its kind; ``auto`` takes the first, or one that the method prefers."""
 
 
 def kinds_of(result: Plottable) -> tuple[str, ...]:
@@ -104,7 +104,10 @@ def plot(
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Figure:
-    """Draw a result; implements ``Result.plot``."""
+    """Draw a result and return the figure; implements ``Result.plot``, whose parameters these are.
+
+    ``options`` are those of the kind of plot, by name: components, color, view and names.
+    """
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(options.get("components"), int | np.integer):
         options["components"] = (options["components"],)
@@ -124,9 +127,9 @@ def plot(
 
 
 def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
-    """Text in a picture that identifies its content: equal for the same call for the same result.
+    """Text in the metadata of a picture that identifies its content: equal for the same call and result.
 
-    Where ``options`` are objects with numbers or names, their content counts; for files, their path.
+    The content of arrays and objects in ``options`` counts; of files, only their path.
     """
     facts, digest = result.attrs, hashlib.blake2b(digest_size=16)
     known = [facts["kind"], facts["request"], facts["input"]["name"], facts["input"].get("fingerprint"), kind]
@@ -195,11 +198,11 @@ OPTIONS = {
     "patterns": ("components",),
     "series": ("components",),
 }
-"""Options of each kind of plot that has any."""
+"""Names of the options of each kind of plot that has any."""
 
 
 def title_of(result: Plottable, kind: str = "auto") -> str:
-    """Title of a figure."""
+    """Title of a figure with a plot of a result, such as ``pca of x: 1,000 rows``."""
     kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
     store, array = split_location(str(result.attrs["input"]["name"]))
     if array not in OF_NEIGHBORS:
@@ -224,7 +227,7 @@ A title does not name the matrix of such a result: the matrix whose neighbors th
 
 
 def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = NARROWEST) -> Figure:
-    """A figure of one plot, with its title, at least ``least`` pixels wide."""
+    """A figure of matplotlib with one plot and its title, at least ``least`` pixels wide."""
     width, height = drawing.size
     across = max(drawing.left + width + drawing.right, least)
     with own_style():
@@ -235,7 +238,10 @@ def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = N
 
 
 def resolve_kind(result: Plottable, kind: str) -> str:
-    """The kind of plot to draw; raises ``InputError`` with the possible kinds if it is none of them."""
+    """The kind of plot to draw: ``kind``, or what suits best for ``auto``.
+
+    ``InputError``, which lists the kinds that the result has, if it has no such plot.
+    """
     kinds = kinds_of(result)
     what = f"this result of {result.attrs['kind']}"
     if not kinds:

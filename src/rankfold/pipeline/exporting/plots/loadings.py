@@ -1,6 +1,4 @@
-"""Heat map of the weights of columns in components: all columns if they are few, else those of largest
-weight.
-"""
+"""Heat map of the weights of columns in components: of all columns, or of those of largest weight."""
 
 from __future__ import annotations
 
@@ -33,15 +31,13 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "nonnegative component"}
-"""Arrays of components (components, columns), and the name of a component."""
+"""What a component is called, by the name of the array of components, (components, columns)."""
 
 MOST_COLUMNS = 48
 """Largest number of columns of the matrix for which all are shown, in their order."""
 
 OF_EACH = 4
-"""Number of columns shown for each component, those of largest weight, if there are
-more than ``MOST_COLUMNS``.
-"""
+"""Number of columns, those of largest weight, shown for each component if there are over ``MOST_COLUMNS``."""
 
 BAR_LEAST = 150
 """Least height of a color scale in pixels."""
@@ -62,7 +58,7 @@ class Loadings:
 
     columns: tuple[str, ...]
     components: str
-    """Name of the components."""
+    """What the components are called, as the label of the horizontal axis."""
 
     numbers: tuple[int, ...]
     """Numbers of the components, counted from 1."""
@@ -103,7 +99,7 @@ class Loadings:
 
 
 def shades_of(weights: Float64, *, signed: bool) -> Any:
-    """Color map of weights: from 0 to the largest, or if ``signed`` symmetric around 0."""
+    """``ScalarMappable`` with a color map of weights: from 0 to the largest, or symmetric if ``signed``."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -114,7 +110,7 @@ def shades_of(weights: Float64, *, signed: bool) -> Any:
 
 
 def factor_name(result: Outcome) -> str | None:
-    """Name of the array of components by columns; None if a result has none."""
+    """Name of the array of a result that holds components, (components, columns); None if it has none."""
     names = set(result)
     return next((name for name in FACTORS if name in names), None)
 
@@ -130,7 +126,7 @@ class Leading:
     """Numbers of the components, counted from 1."""
 
     sizes: Float64
-    """Divisors (components,) that the components have been divided by."""
+    """Divisors (components,) by which the weights have been divided: 1, or the largest weight of each."""
 
     unit: str
     """Name of what the weights are, for the color scale."""
@@ -142,7 +138,9 @@ class Leading:
 def leading(
     result: Outcome, components: Sequence[int] | None = None, default: int = MOST_COMPONENTS
 ) -> Leading:
-    """Read the components to draw, counted from 1: by default the first ``default``.
+    """Read the weights of the components to draw, counted from 1: by default the first ``default``.
+
+    Weights of ``H`` are divided by the largest of each component.
 
     Raises
     ------
@@ -194,14 +192,17 @@ def loadings_of(
 
 
 def _title(at: int, names: tuple[str, ...] | None, own: Names | None) -> str:
-    """Name of the column ``at``: given in ``names``, or its ``own``, or else its index."""
+    """Name of the column with index ``at``: from ``names``, else from ``own`` of the data, else the index."""
     if names is not None:
         return short(names[at])
     return str(at) if own is None else short(own.title(at))
 
 
 def _heaviest(weights: Float64) -> Int64:
-    """Indices of the columns of largest weight of each component, without repetition."""
+    """Indices of the ``OF_EACH`` columns of largest weight in each component, without repetition.
+
+    ``weights`` are (components, columns).
+    """
     chosen: dict[int, None] = {}
     for component in weights:
         order = np.argsort(-np.abs(component), kind="stable")[:OF_EACH]

@@ -39,7 +39,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 NAMES = {"components": "PC", "Vt": "SV", "H": "NMF"}
-"""Prefix of components in the titles of maps."""
+"""Prefix of components in the titles of maps, by the name of their array."""
 
 TITLE, BELOW = 50, 66
 """Pixels above a map, for its title, and below it, for ticks and the name of the axis."""
@@ -51,11 +51,10 @@ EDGE, SPACE = 12, 24
 """Pixels left of a map without ticks, and below it."""
 
 LARGE, MEDIUM, SMALL = (1340, 760), (530, 450), (340, 340)
-"""Largest number of pixels (width, height) of a single map, of one of several, and of one of several without
-ticks."""
+"""Largest size in pixels (width, height) of a map: alone, one of several, one of several without ticks."""
 
 FLATTEST = 0.25
-"""Least ratio of the shorter to the longer side; flatter maps have a scale of their own along each axis."""
+"""Least ratio of the shorter to the longer side of a map, below which each axis has a scale of its own."""
 
 TICK_PIXELS = 110, 60
 """Least pixels from one tick to the next: across and upwards."""
@@ -71,7 +70,7 @@ class Along:
     name: str
     length: int
     values: Float64 | None
-    """Coordinates (n,) in rising order; None if there are no numeric ones, so that distances are equal."""
+    """Coordinates (length,) in rising order; None if they are not numbers: cells are then equally wide."""
 
     @property
     def is_east(self) -> bool:
@@ -90,7 +89,10 @@ class Along:
 
     @property
     def edges(self) -> Float64:
-        """Edges (n + 1,) of the cells, halfway between coordinates; no latitude beyond a pole."""
+        """Edges (length + 1,) of the cells, halfway between coordinates; no latitude beyond a pole.
+
+        Without coordinates these are 0, 1, 2, ...
+        """
         if self.values is None:
             return np.arange(self.length + 1, dtype=np.float64)
         middle = (self.values[1:] + self.values[:-1]) / 2
@@ -109,7 +111,7 @@ class Map:
     """Map of one component: its weights over two axes."""
 
     image: Float64
-    """Weights (height, width); NaN where the matrix has no column."""
+    """Weights (length of ``up``, length of ``right``); NaN where the matrix has no column."""
 
     up: Along
     right: Along
@@ -143,7 +145,7 @@ class Map:
         return width, height
 
     def size(self, most: tuple[int, int]) -> tuple[int, int]:
-        """Width and height of the map in pixels, within ``most``."""
+        """Width and height of the map in pixels, at most ``most``, (width, height)."""
         if not self.same_scale:
             return most[0], min(most[1], most[0] // 2)
         width, height = self._lengths
@@ -151,7 +153,7 @@ class Map:
         return max(40, round(width * pixels)), max(40, round(height * pixels))
 
     def draw(self, axes: Axes, bar: Axes, theme: Theme, size: tuple[int, int]) -> None:
-        """Draw the map into axes of ``size`` pixels, and its color scale into ``bar``."""
+        """Draw the map into axes of ``size`` (width, height) pixels, and its color scale into ``bar``."""
         shown = shades_of(self.image, signed=self.signed)
         step = [max(1, -(-length // most)) for length, most in zip(self.image.shape, size[::-1], strict=True)]
         up, right, image = self.up.thin(step[0]), self.right.thin(step[1]), self.image[:: step[0], :: step[1]]
@@ -183,10 +185,9 @@ class Map:
 def place_map(
     axes: Axes, whole: tuple[int, int], one: Map, at: tuple[float, float], most: tuple[int, int], theme: Theme
 ) -> None:
-    """Draw the map ``one`` and its color scale within axes of ``whole`` pixels, ``at``
-    pixels from left and top.
+    """Draw the map ``one`` and its color scale within axes that are ``whole`` (width, height) pixels large.
 
-    The map takes at most ``most`` (width, height) pixels.
+    ``at`` are pixels from their left and top to the map, which takes at most ``most`` (width, height) pixels.
     """
     width, height = size = one.size(most)
     place = inset(axes, whole, *at, width, height)
@@ -265,7 +266,7 @@ def has_maps(result: Outcome) -> bool:
 
 
 def maps_of(result: Outcome, components: Sequence[int] | None = None) -> Maps:
-    """Maps of given components, counted from 1; by default of the first ones."""
+    """Maps of the given components, counted from 1; by default of the first ``MOST_COMPONENTS``."""
     return Maps(read_maps(result, components, MOST_COMPONENTS)[0])
 
 
@@ -274,7 +275,7 @@ def read_maps(
 ) -> tuple[tuple[Map, ...], Float64]:
     """Maps of components, counted from 1, and the divisors (components,) by which their weights were divided.
 
-    By default these are the first ``default`` components.
+    If ``components`` is None, these are the first ``default``.
 
     Raises
     ------
@@ -302,9 +303,7 @@ def read_maps(
 
 
 def _columns(result: Outcome) -> Side:
-    """Axes of the data that columns are made of and that are longer than 1, and the
-    indices that were kept.
-    """
+    """Axes of the data that columns are made of, those longer than 1, and the indices that were kept."""
     _, columns = sides_of(result, None)
     axes = [pair for pair in zip(columns.axes, columns.lengths, strict=True) if pair[1] > 1]
     names = names_in(result, "columns")
@@ -313,7 +312,7 @@ def _columns(result: Outcome) -> Side:
 
 
 def _plane(result: Outcome, columns: Side) -> tuple[int, ...]:
-    """Numbers of the two axes of the columns that a map shows; empty if it is not known which these are.
+    """Numbers, from 0, of the two axes of ``columns`` that a map shows; empty if these are not known.
 
     Of more than two these are latitude and longitude, or the two beside one vertical axis.
     """
@@ -329,7 +328,10 @@ def _plane(result: Outcome, columns: Side) -> tuple[int, ...]:
 
 
 def _first_level(columns: Side, plane: tuple[int, ...]) -> dict[int, int]:
-    """Index along each axis outside the plane, by the number of the axis: the first that has a column."""
+    """Index along each axis of ``columns`` outside ``plane``, by number of the axis: the first with a column.
+
+    ``plane`` has the numbers of the two axes that a map shows.
+    """
     others = [number for number in range(len(columns.axes)) if number not in plane]
     if columns.places is None or not others:
         return dict.fromkeys(others, 0)
@@ -340,7 +342,7 @@ def _first_level(columns: Side, plane: tuple[int, ...]) -> dict[int, int]:
 
 
 def _words(axis: Axis, place: int) -> str:
-    """Name of an index along an axis, as ``level 850 hPa``, or ``level 1 of 17`` if it has no labels."""
+    """Text of index ``place`` along an axis: ``level 850 hPa``, or ``level 1 of 17`` if it has no labels."""
     if axis.labels is None:
         return f"{axis.name} {place + 1} of {axis.length}"
     label = axis.labels[place].item()
@@ -349,7 +351,7 @@ def _words(axis: Axis, place: int) -> str:
 
 
 def _axis(result: Outcome, columns: Side, number: int) -> Axis:
-    """One of the axes of the columns, with the labels that the result has kept."""
+    """Axis ``number`` of ``columns``, with the labels that the result has kept."""
     name, length = columns.axes[number], columns.lengths[number]
     names = names_in(result, "columns")
     axes = () if names is None else names.axes
@@ -357,7 +359,10 @@ def _axis(result: Outcome, columns: Side, number: int) -> Axis:
 
 
 def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
-    """One of the axes of the columns, and the order (n,) that sorts its coordinates."""
+    """Axis ``number`` of ``columns``, and the order (n,), indices along it, that sorts its coordinates.
+
+    Longitudes across the date line begin after their widest gap.
+    """
     name, length = columns.axes[number], columns.lengths[number]
     labels = _axis(result, columns, number).labels
     if labels is None or labels.dtype.kind == "U":
@@ -387,7 +392,10 @@ def _draw_coasts(axes: Axes, up: Along, right: Along, theme: Theme) -> None:
 
 
 def _mark(axis: Any, along: Along, theme: Theme, most: int) -> None:
-    """Set the ticks of an axis, with degrees as text, or else its label."""
+    """Set the ticks of a matplotlib axis, about ``most``: degrees as text, or numbers and a label.
+
+    There are none without coordinates.
+    """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if along.values is None:
@@ -437,7 +445,7 @@ def in_degrees(value: float, *, east: bool) -> str:
 
 
 def coastlines(left: float, right: float) -> list[Float64]:
-    """(n, 2) longitudes and latitudes along each coast; empty without cartopy or its file.
+    """Longitudes and latitudes (n, 2) along each coast, in degrees; empty without cartopy or its file.
 
     ``left`` and ``right`` bound the longitudes of the map; coasts are repeated around the earth.
     """
@@ -458,8 +466,9 @@ def coastlines(left: float, right: float) -> list[Float64]:
 
 
 def _coast_file(degrees: float) -> Path | None:
-    """Path of a shapefile of coasts that cartopy has on this machine, for a map
-    ``degrees`` wide; None without.
+    """Path of a shapefile of coasts that cartopy has on this machine; None without.
+
+    Its detail is the nearest to that for a map that is ``degrees`` of longitude wide.
     """
     try:
         import cartopy

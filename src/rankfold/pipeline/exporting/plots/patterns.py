@@ -33,7 +33,7 @@ SERIES, NARROWEST = 300, 420
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Maps of components with their series."""
+    """Data of a picture with the map of each component, and its series over time."""
 
     maps: tuple[Map, ...]
     lines: tuple[Line, ...]
@@ -44,7 +44,7 @@ class Patterns:
 
     @property
     def left(self) -> int:
-        """Pixels left of the maps."""
+        """Pixels left of the maps, for ticks."""
         return max(BETWEEN, self.maps[0].left)
 
     @property
@@ -100,6 +100,6 @@ def has_patterns(result: Plottable) -> bool:
 
 
 def patterns_of(result: Plottable, components: Sequence[int] | None = None) -> Patterns:
-    """Maps and series of given components, counted from 1; by default of the first ones."""
+    """Maps and series of the given components, counted from 1; by default of the first ``SHOWN``."""
     maps, sizes = read_maps(result, components, SHOWN)
     return Patterns(maps, tuple(read_lines(result, components, sizes)))

@@ -43,14 +43,14 @@ class Labels:
 
     column: Column
     known: npt.NDArray[Any] | None
-    """Distinct labels in sorted order; None if the column holds integer codes already."""
+    """Distinct labels in sorted order, whose indices are codes; None if the column holds codes already."""
 
     names: tuple[str, ...]
     counts: npt.NDArray[np.int64]
-    """Number of rows of each label; the last entry is that of rows without a label."""
+    """Number of rows of each label, (labels + 1,); the last entry is that of rows without a label."""
 
     def read(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Codes of the labels of rows ``start:stop``; ``len(names)`` for rows without one."""
+        """Codes of the labels of rows ``start:stop``, indices into ``names``; ``len(names)`` for no label."""
         return _codes(self.column.read(start, stop), self.known, len(self.names))
 
 
@@ -69,7 +69,9 @@ class Values:
 
 
 def colors_of(color: Any, rows: int, rows_named: Names | None = None) -> Labels | Values:
-    """Labels or values of ``rows`` rows, from an array or its path; matched by name where both have names.
+    """Labels or values of ``rows`` rows, from an array, object or path: see ``open_column``.
+
+    They are matched by name with ``rows_named``, the names of the rows, where both have names.
 
     Raises
     ------
@@ -126,7 +128,10 @@ def _codes(block: npt.NDArray[Any], known: npt.NDArray[Any] | None, count: int) 
 def _distinct(
     column: Column, most: int, *, required: bool
 ) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-    """Distinct labels in sorted order, and their names; None and no names if there are more than ``most``."""
+    """Distinct labels of a column in sorted order, and their texts; None and () for more than ``most``.
+
+    If ``required``, more are an ``InputError`` instead.
+    """
     known: npt.NDArray[Any] | None = None
     for start in range(0, column.length, BLOCK_ROWS):
         block = np.unique(column.read(start, min(start + BLOCK_ROWS, column.length)))
@@ -152,11 +157,10 @@ MORE_HUES = ("#5b4fc4", "#a3324f", "#5f7f1f", "#c9b458", "#aa4499")
 """Colors of further categories, after Tol's palettes; with more colors, some are closer to each other."""
 
 NO_LABEL = "#b9bfc6"
-"""Color of rows without a label, or of labels that are too many to have a color of their own."""
+"""Color of rows without a label, and of all labels beyond ``MOST_HUES``."""
 
 MOST_HUES = 100
-"""Largest number of colors of categories: up to here, the closest two differ as much as in ``HUES`` and
-``MORE_HUES``."""
+"""Largest number of colors of categories: the closest two differ as much as in ``HUES``, ``MORE_HUES``."""
 
 LATTICE = range(0, 256, 15)
 """Values of red, green and blue among which further colors are searched."""
@@ -181,7 +185,7 @@ FROM_CONES = (
 
 @functools.cache
 def hues(count: int) -> tuple[str, ...]:
-    """The first ``count`` colors of categories, of ``MOST_HUES`` at most.
+    """The first ``count`` colors of categories, as ``#rrggbb``; ``MOST_HUES`` at most.
 
     >>> hues(2), len(set(hues(100)))
     (('#0072b2', '#e69f00'), 100)
@@ -206,12 +210,12 @@ def hues(count: int) -> tuple[str, ...]:
 
 
 def rgb(color: str) -> npt.NDArray[np.int64]:
-    """Red, green and blue of ``#rrggbb``, 0 to 255."""
+    """Red, green and blue, (3,), of a color ``#rrggbb``, 0 to 255."""
     return np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)], np.int64)
 
 
 def oklab(colors: npt.NDArray[np.int64]) -> Array:
-    """Convert sRGB colors (n, 3), 0 to 255, to Oklab: lightness and two opponent colors, (n, 3).
+    """Convert sRGB colors (n, 3), 0 to 255, to Oklab: lightness (0 to 1) and two opponent colors, (n, 3).
 
     >>> np.abs(np.round(oklab(np.array([[255, 255, 255]])), 6)).tolist()
     [[1.0, 0.0, 0.0]]

@@ -1,5 +1,4 @@
-"""A column with one number or word for each row: in memory, in a ``.npy`` file, a table, a Zarr store, or
-AnnData.
+"""A column with one number or word for each row: in memory, a ``.npy`` file, a table, Zarr, or AnnData.
 
 Arrays on disk are read by slices. A column of a table is read once, into 8 bytes a row.
 """
@@ -54,7 +53,7 @@ GENE_ROWS = 2**14
 """Rows of a matrix that are read at a time for one gene."""
 
 NAMED_ROWS = 2**16
-"""Names of rows that are processed at a time."""
+"""Largest number of names of rows that are processed at a time."""
 
 MOST_NAMES = 8
 """Largest number of columns that a message names."""
@@ -71,13 +70,13 @@ class Column:
     """Name of the column in messages."""
 
     values: Any
-    """Array of values, or of codes of categories, that can be sliced."""
+    """Array (n,) of values, or of codes of categories, in memory or on disk, that can be sliced."""
 
     categories: tuple[str, ...] | None = None
     """Text of each category, if ``values`` holds their codes; the code -1 stands for none."""
 
     mask: Any = None
-    """Mask that is True where a value is missing, as in pandas' nullable types."""
+    """Mask (n,) that is True where a value is missing, as in pandas' nullable types; None without."""
 
     has_header: bool = False
     """True if the column comes from a table with a header line."""
@@ -115,7 +114,7 @@ class Column:
         return replace(self, values=values, mask=mask, names=wanted)
 
     def read(self, start: int, stop: int) -> Array:
-        """Values of rows ``start:stop``: text as ``U``, empty where a value is missing."""
+        """Values of rows ``start:stop``; text is of NumPy's kind ``U``. Missing: empty text, or NaN."""
         with refuse_damage(self.name):
             block = np.asarray(self.values[start:stop])
         if block.dtype.kind in "SOT" and self.kind == "U":
@@ -133,7 +132,7 @@ def _text(value: object) -> str:
 
 
 def open_column(color: Any) -> Column:
-    """The column of an array or object, or at the path ``FILE`` or ``FILE::NAME``.
+    """The column that ``color`` is (an array, a Series, a result) or at its path ``FILE`` or ``FILE::NAME``.
 
     Raises
     ------
@@ -171,7 +170,7 @@ def _of_variable(cells: Any) -> Column:
 
 
 def _of_result(result: Any) -> Column:
-    """Labels in a result, such as one of k-means."""
+    """Column of the labels of the rows in a result, such as one of k-means; ``InputError`` if it has none."""
     if "labels" not in result:
         raise InputError(
             f"a result of {result.attrs['kind']} has no labels of rows: give one of its arrays, as r.counts"
@@ -180,7 +179,7 @@ def _of_result(result: Any) -> Column:
 
 
 def words_of(names: Any) -> tuple[str, ...]:
-    """All values of an array or file, as text; the argument is as for ``open_column``."""
+    """All values of a column as text; ``names`` is an array, object or path, as for ``open_column``."""
     column = open_column(names)
     values = column.read(0, column.length)
     if column.categories is not None:
@@ -189,7 +188,7 @@ def words_of(names: Any) -> tuple[str, ...]:
 
 
 def name_of(color: Any) -> str:
-    """Name of a column in a legend."""
+    """Name of a column in a legend; ``color`` is as for ``open_column``. Empty if it has no name."""
     if isinstance(color, str | os.PathLike):
         store, name = split_location(os.fsdecode(color))
         return Path(store).stem if name in ("", "labels") else name.rpartition("/")[2]
@@ -209,9 +208,7 @@ def _one_axis(column: Column) -> Column:
 
 
 def _at(place: str) -> Column:
-    """The column at a path; or else the column of that name, such as a gene, of the
-    matrix stored at the path.
-    """
+    """The column at ``FILE::NAME``, or else the column ``NAME`` of the matrix in the file, such as a gene."""
     store, name = split_location(place)
     require_path(store)
     try:
@@ -266,7 +263,10 @@ def _npy(store: str, name: str) -> Column:
 
 
 def _in_group(root: Any, store: str, name: str) -> Column:
-    """Column of a group: an array, a column of AnnData's ``obs`` (by path or by name alone), or a gene."""
+    """Column ``name`` of an open group: an array, or a column of AnnData's ``obs``, by path or name alone.
+
+    ``store`` is the path of the file, for messages.
+    """
     if not name and "labels" in root:
         name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
@@ -282,7 +282,7 @@ def _in_group(root: Any, store: str, name: str) -> Column:
 
 
 def _of_cells(root: Any, store: str, name: str) -> Column | None:
-    """A column of ``obs`` as AnnData before 0.7 stored it; None for other files."""
+    """Column ``name`` of ``obs`` of an open file, as AnnData before 0.7 stored it; None for other files."""
     if not {"obs", "var"} <= set(root):
         return None
     frame = root["obs"]
@@ -295,7 +295,7 @@ def _of_cells(root: Any, store: str, name: str) -> Column | None:
 
 
 def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
-    """A column of a stored matrix by its name; or None, and a hint with a similar name."""
+    """The column called ``name`` of the matrix in a store; or None, and a hint with a similar name."""
     from rankfold.pipeline.formats import open_source
 
     try:
@@ -312,7 +312,10 @@ def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
 
 
 def _of_column(source: Source, at: int, name: str) -> Column:
-    """Column ``at`` of a matrix, read into memory, 8 bytes a row. Counts are values too, not labels."""
+    """Column of the matrix ``source`` with index ``at``, read into memory as float64, 8 bytes a row.
+
+    Counts are therefore values too, not labels. ``name`` is that of the column in messages.
+    """
     rows = source.shape[0]
     values, block = np.empty(rows), np.empty((min(rows, GENE_ROWS), 1), source.dtype)
     for top in range(0, rows, GENE_ROWS):
@@ -324,7 +327,10 @@ def _of_column(source: Source, at: int, name: str) -> Column:
 
 
 def _with_names(column: Column, root: Any, path: str) -> Column:
-    """The column, with names from the index of ``obs`` or those that a result has kept of its rows."""
+    """The column, with names of rows from the index of ``obs``, or those that a result has kept.
+
+    ``path`` is that of the column in the open group ``root``.
+    """
     with suppress(*UNREADABLE):
         if path.startswith("obs/"):
             frame, index = index_of_frame(root, "X", 0) or ("", None)
@@ -335,7 +341,10 @@ def _with_names(column: Column, root: Any, path: str) -> Column:
 
 
 def _element(node: Any, place: str) -> Column:
-    """Column of an element as AnnData writes it: an array, categories or nullable numbers."""
+    """Column of ``node``, an element as AnnData writes it: an array, categories or nullable numbers.
+
+    ``place`` is the name of the column in messages.
+    """
     if hasattr(node, "shape"):
         attributes: Mapping[str, Any] = node.attrs
         if "categories" in attributes and hasattr(node, "file"):  # as older versions wrote them
@@ -357,7 +366,10 @@ def _words(categories: Any) -> tuple[str, ...]:
 
 
 def _table(store: str, name: str) -> Column:
-    """A column of a text table with a header: numbers if all fields are, else words; with names of rows."""
+    """Column ``name`` of a text table with a header: numbers if all fields are, else words.
+
+    It has the names of rows that the table has. An empty name takes the only column.
+    """
     separator = separator_of(store)
     with _opened(store) as file:
         lines = csv.reader(bounded_lines(file, store), delimiter=separator)
@@ -386,7 +398,10 @@ def _table(store: str, name: str) -> Column:
 
 
 def _names_of_rows(store: str, parts: Iterable[Iterable[str]]) -> Names | None:
-    """Names in the index that a table stores; None if the index only counts the rows."""
+    """Names of rows from the index that a table stores; None if it only counts the rows.
+
+    ``parts`` yields the labels of each file; ``store`` is the name of the table in messages.
+    """
     names = RowNames("index", store, title="row", because="index")
     for part in parts:
         before, rest = names.rows, iter(part)
@@ -402,7 +417,11 @@ def _opened(store: str) -> Iterator[Any]:
 
 
 def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[str] = ()) -> str:
-    """Name of the column to read: ``name`` if given, or the only one besides the index."""
+    """Name of the column to read: ``name`` if not empty, or the only one besides the index.
+
+    ``header`` has the names of all columns of ``store``, ``index`` those that name rows. ``InputError`` if
+    there is no such column, or if several may be meant.
+    """
     others = [each for each in header if each not in index]
     if not name and len(others) == 1:
         return others[0]
@@ -416,7 +435,10 @@ def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[s
 
 
 def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
-    """A column of Parquet files, read some rows at a time: numbers, else words."""
+    """Column ``name`` of the Parquet files ``paths``, read some rows at a time: numbers, else words.
+
+    ``store`` is the name of the table in messages.
+    """
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         index = index_columns(file.schema_arrow)
         name = _column_name(store, name, file.schema_arrow.names, index)
@@ -442,7 +464,10 @@ def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
-    """A column of all fields as numbers; None if one is not a number."""
+    """Column of all fields as int64, or else float64; None if one is not a number.
+
+    ``fields`` begins to yield their texts anew at each call; ``place`` is the name of the column.
+    """
     for code in ("q", "d"):
         number: Any = int if code == "q" else _real
         with suppress(ValueError, OverflowError):

@@ -43,19 +43,19 @@ SIDE = 1160
 """Pixels of the longer side of a scatter plot."""
 
 FLATTEST = 0.4
-"""Least ratio of the shorter to the longer side; flatter data have a scale of their own along each axis."""
+"""Least ratio of the shorter to the longer side of axes, in pixels, that have the same scale along both."""
 
 BIN_PIXELS = {200_000: 4, 2_000_000: 3}
 """Width of a bin in pixels, by the largest number of points for which it is used; 2 for more points."""
 
 SIGN_PIXELS, NAME_PIXELS = 17, 34
-"""Approximate pixels that a character of a name takes across, and a name upwards."""
+"""Approximate width in pixels of a character of a name among the points, and height in pixels of a name."""
 
 FEW_ROWS = 0.02
 """Share of the rows below which the name of a label is drawn above its points, not among them."""
 
 STEPS = sorted(range(-3, 4), key=abs)
-"""Numbers of lines of text by which a name is moved to avoid others; small moves are tried first."""
+"""Numbers of lines of text by which a name is moved upwards to avoid others, in the order of trial."""
 
 MOST_SIGNS_INSIDE = 16
 """Largest number of characters of a label among the points."""
@@ -77,7 +77,7 @@ class Legend:
     names: tuple[str, ...]
     colors: tuple[str, ...]
     palette: npt.NDArray[np.int64]
-    """Color of each label (labels + 1, 3), 0 to 255; the last is that of rows without a label."""
+    """Red, green and blue of each label, (labels + 1, 3), 0 to 255; the last is of rows without a label."""
 
     labels: npt.NDArray[np.int64]
     """Codes of the labels with a color of their own, the most frequent first."""
@@ -85,13 +85,13 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Data of a scatter plot."""
+    """Data of a scatter plot: markers, or counts on a grid, and what colors them."""
 
     points: Points
     extent: Extent
     grid: Grid
     positions: Float64 | None
-    """Positions of markers (2, n); None if there are too many."""
+    """Coordinates of markers on the paper, (2, n); None if there are too many, so that ``grid`` is drawn."""
 
     color: Labels | Values | None
     color_name: str
@@ -249,7 +249,10 @@ def _overlap(at: Float64, box: Float64, other: Float64) -> bool:
 
 
 def scatter_of(points: Points, color: Labels | Values | None, color_name: str = "") -> Scatter:
-    """Read the data of a scatter plot: two reads of the coordinates, one more of the colors.
+    """Read the data of a scatter plot; ``color`` are labels or values of its points, if any.
+
+    Coordinates are read twice, three times if they are drawn as markers. ``color_name`` is the title of the
+    legend or color scale.
 
     Raises
     ------
@@ -269,7 +272,10 @@ def scatter_of(points: Points, color: Labels | Values | None, color_name: str = 
 
 
 def _pixels(points: Points, extent: Extent) -> tuple[int, int]:
-    """Width and height of the axes in pixels: in proportion to their extent, if that is not too flat."""
+    """Width and height of the axes of a plot in pixels: of fixed ratio, unless both have the same scale.
+
+    Then they are in proportion to the extent, as far as ``FLATTEST`` permits.
+    """
     if not points.same_scale:
         return SIDE, SIDE * 3 // 4
     width, height = extent.size / extent.size.max()
@@ -306,7 +312,7 @@ def _rgba(color: str) -> Float64:
 
 
 def _scale(color: Values) -> Any:
-    """Color map of values."""
+    """``ScalarMappable`` with the color map of values, from the lowest to the highest."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
@@ -357,7 +363,10 @@ def _draw_scale(
 
 
 def _draw_axes_of_space(axes: Axes, points: Points, size: tuple[int, int], theme: Theme) -> None:
-    """Draw the directions of the three coordinates beside the lower right corner."""
+    """Draw the directions of the three coordinates, with their names, beside the lower right corner of axes.
+
+    ``size`` is that of the axes in pixels, (width, height).
+    """
     assert points.view is not None  # noqa: S101
     axes.set_xticks([])
     axes.set_yticks([])

@@ -30,13 +30,15 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 TIMES = ("time", "times", "date", "dates", "t", "year", "month", "day", "hour", "valid_time")
-"""Names of axes of times; any other axis is one if its labels are dates."""
+"""Names of axes of times, in lower case; any other axis is one if its labels are dates."""
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 MOST_POINTS = 4000
-"""Largest number of points of a line; longer series show the minimum and maximum of each of half as many
-stretches."""
+"""Largest number of points of a line. A longer series is cut into half as many stretches of rows.
+
+The line then shows the minimum and maximum of each stretch.
+"""
 
 SHOWN = 4
 """Number of components that are drawn by default."""
@@ -131,15 +133,17 @@ def _are_times(names: Names) -> bool:
 
 
 def series_of(result: Plottable, components: Sequence[int] | None = None) -> Series:
-    """Series of given components over time, counted from 1; by default of the first ones."""
+    """Series of the given components, counted from 1, over time; by default of the first ``SHOWN``."""
     return Series(tuple(read_lines(result, components)))
 
 
 def read_lines(
     result: Plottable, components: Sequence[int] | None = None, sizes: Float64 | None = None
 ) -> list[Line]:
-    """Series of each given component, counted from 1, multiplied by its entry of ``sizes`` (components,); one
-    read.
+    """Series of each given component over time, from one read of the coordinates of the rows.
+
+    ``components`` count from 1; by default they are the first ``SHOWN``. Each series is multiplied by its
+    entry of ``sizes``, (components,), if given.
 
     Raises
     ------
@@ -170,9 +174,9 @@ def read_lines(
 
 
 def _times(names: Names | None, count: int) -> tuple[Array, str]:
-    """Return the x values (n,) of the rows, and the label of the x axis.
+    """Return the x values (count,) of the rows, and the label of the x axis.
 
-    The values are the dates or numbers that label the rows, or else their numbers from 0.
+    The values are the dates or numbers that label the rows in ``names``, or else their numbers from 0.
     """
     name = "row" if names is None else names.axes[0].name
     labels = None if names is None else names.labels

@@ -47,10 +47,13 @@ FALSE = ("False", "FALSE", "false")
 
 
 ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
-"""Separators of groups of digits that stand for others too: no-break and thin spaces, and apostrophes."""
+"""Characters that count as a separator of groups of digits, by the separator that the caller names.
+
+A space stands for no-break and thin spaces too, an apostrophe for the typographic one.
+"""
 
 MINUS = "\u2212"
-"""The minus of typesetting, which spreadsheets of some languages and copied tables have for a hyphen."""
+"""The minus sign of Unicode, which spreadsheets of some languages and copied tables use for a hyphen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Style:
 
     @property
     def number(self) -> str:
-        """Regular expression of cells that are numbers, for Python and for Arrow."""
+        """Regular expression of cells that are real numbers, for Python and for Arrow."""
         point = re.escape(self.decimal)
         digits = rf"(?:{self._whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
         return rf"^[+{MINUS}-]?(?:{digits}(?:[eE][+{MINUS}-]?[0-9]+)?|(?i:inf(?:inity)?))$"
@@ -85,7 +88,7 @@ class Style:
         return f"[{re.escape(ALIKE.get(marks, marks))}]"
 
     def plain(self, cell: str) -> str:
-        """Rewrite a cell that is a number with a decimal point and without groups of digits."""
+        """Rewrite ``cell``, a number in this style, with a decimal point and without groups of digits."""
         cell = re.sub(self.separators, "", cell) if self.thousands else cell
         return cell.replace(self.decimal, ".").replace(MINUS, "-")
 
@@ -97,7 +100,7 @@ def is_number(cell: str, style: Style) -> bool:
 
 
 class Cells(NamedTuple):
-    """Cells of text that were converted to numbers."""
+    """Result of the conversion of cells of text to numbers; indices are those of the cells."""
 
     numbers: Any
     """An array of Arrow, with nulls for cells that are missing or not numbers."""
@@ -144,7 +147,7 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
 
 
 def _outside(cells: Any, kind: Any) -> npt.NDArray[np.bool_]:
-    """Mask of integers, given as text, that an integer type of Arrow does not hold."""
+    """Mask (n,) of ``cells``, integers as text, that the integer type ``kind`` of Arrow does not hold."""
     limits = np.iinfo(kind.to_pandas_dtype())
     most = len(str(limits.max))  # Python refuses to convert thousands of digits to a number
     texts = [(cell or "0").removeprefix("-").lstrip("0") for cell in cells.to_pylist()]
@@ -175,7 +178,7 @@ class Wrong(NamedTuple):
         return self._replace(cells=self.cells + other.cells)
 
     def words(self, rows: int | None = None) -> str:
-        """Text of the first cell and its line, and of the number of cells if it is less than ``rows``."""
+        """Text of the first cell and its line, and the number of cells if it is less than all ``rows``."""
         some = f", {self.cells} of {rows} cells" if rows is not None and self.cells < rows else ""
         return f"{cut(repr(self.cell))} in line {self.line}{some}"
 
@@ -203,7 +206,7 @@ class Remarks:
     """Number of lines that begin with # but were read as rows, having as many cells."""
 
     def notes(self, path: str) -> tuple[str, ...]:
-        """The remarks as sentences for messages."""
+        """The remarks as sentences for messages, about the file ``path``."""
         notes = []
         if self.missing:
             notes.append(

@@ -55,10 +55,10 @@ class Batch(NamedTuple):
 
     path: str
     row: int
-    """Number of the first row in the file, from 0."""
+    """Index of the first of these rows among those of the file, from 0."""
 
     bytes_read: int
-    """Bytes of all files that have been read once these rows have."""
+    """Bytes of all files, as stored, that have been read once these rows have."""
 
     names: list[str] | None = None
     """Names of the rows; None if no column names them."""
@@ -154,9 +154,9 @@ class NumericTable(ABC):
         """Yield all rows from first to last, in batches that take about ``memory_bytes``."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield batches as arrays (rows, columns), each with the bytes of the files read so far.
+        """Yield batches as arrays (rows, columns), each with the bytes of the stored files read so far.
 
-        Names of rows are added to ``row_names``.
+        ``memory_bytes`` is about what a batch takes. Names of rows are added to ``row_names``.
         """
         for batch in self.batches(memory_bytes):
             if self.row_names is not None and batch.names is not None:
@@ -175,9 +175,9 @@ class NumericTable(ABC):
     def _convert(self, column: Any, batch: Batch, names: Sequence[str], width: int) -> npt.NDArray[Any]:
         """Convert an Arrow array, with ``width`` elements for each row, to a flat NumPy array.
 
-        ``batch`` and ``names``, of the columns, are for messages. Raises ``DataError`` for missing values
-        that the type does not hold, and for integers and decimals without a fraction that floats do not
-        represent exactly.
+        ``names`` are those of its columns; they and ``batch`` are for messages. Raises ``DataError`` for
+        missing values that the type does not hold, and for integers and decimals without a fraction that
+        floats do not represent exactly.
         """
         decimals = column if str(column.type).startswith("decimal") else None
         if decimals is not None:
@@ -216,7 +216,10 @@ class NumericTable(ABC):
             raise self.digits_lost(batch.path, name, str(numbers[place]), row)
 
     def digits_lost(self, path: str, name: str, number: str, row: int) -> DataError:
-        """The error for an integer that float64 does not represent exactly."""
+        """The error for ``number``, the text of an integer that the float type does not represent exactly.
+
+        It is in column ``name`` and row ``row``, counted from 0, of the file ``path``.
+        """
         return DataError(
             f"{path}: column {name!r} has {number} in row {row + 1} of the data, which {self.block_dtype} "
             "does not hold to the last digit. Where it is a name and no number, import the table with "
@@ -227,8 +230,8 @@ class NumericTable(ABC):
 def _large_decimals(decimals: Any, rounded: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     """Large decimals without a fraction as integers, (n,), from an Arrow array; 0 for others, (0,) if none.
 
-    ``rounded`` are the decimals as float64, NaN for missing ones. Of a type with digits after the point, only
-    those that float64 does not represent exactly.
+    ``rounded`` are the decimals as float64, (n,), NaN for missing ones. If their type has digits after the
+    point, only those that float64 does not represent exactly are returned.
     """
     large = np.flatnonzero(np.abs(rounded) >= LARGEST_WHOLE)
     integers = np.zeros(len(rounded) if len(large) else 0, object)

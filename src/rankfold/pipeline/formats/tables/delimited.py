@@ -49,16 +49,16 @@ BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most bytes of text that are parsed at a time."""
 
 LOOK_BYTES = 64 * 2**20
-"""Largest number of bytes of text that are searched for columns that hold no numbers."""
+"""Bytes of text, from the start of a file, that are searched for columns that hold no numbers."""
 
 WIDE = 1000
 """Number of columns above which Arrow parses all cells as one column: each column takes it some 10 kB."""
 
 TEXT_FACTOR = 16
-"""Memory of parsing as a multiple of the text: a cell of two bytes becomes a number of eight, twice."""
+"""Memory of parsing, as a multiple of the bytes of text: a cell of two becomes a number of eight, twice."""
 
 CELL_FACTOR = 64
-"""Memory of parsing as a multiple of the text, if every cell first becomes a Python object."""
+"""Memory of parsing, as a multiple of the bytes of text, if every cell first becomes a Python object."""
 
 COMMENT = re.compile(rb"^#[^\n]*", re.MULTILINE)
 
@@ -84,10 +84,10 @@ class _Part(NamedTuple):
     """Text of the block."""
 
     row: int
-    """Number of its first row in the file, from 0."""
+    """Index of its first row among the rows of the file, from 0."""
 
     bytes_read: int
-    """Bytes of the file that have been read once this block has."""
+    """Bytes of the file, as stored, that have been read once this block has."""
 
     names: list[str] | None
     """Names of the rows; None if no column names them."""
@@ -113,7 +113,7 @@ class DelimitedReader(NumericTable):
     """Decisions about the file when it was opened, as text."""
 
     names_below: int | None = None
-    """Line below the first that seems to hold the names of columns; None without one."""
+    """Number of the line, from 1, below the first, that seems to hold the names of columns; or None."""
 
     remarks: Remarks = field(default_factory=Remarks, compare=False)
 
@@ -131,7 +131,7 @@ class DelimitedReader(NumericTable):
         return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of the file, a block of lines at a time.
+        """Yield the rows of the file, a block of lines at a time, parsed within about ``memory_bytes``.
 
         Raises
         ------
@@ -157,7 +157,10 @@ class DelimitedReader(NumericTable):
             raise self._no_numbers(wrong, rows)
 
     def look(self, memory_bytes: int) -> Look:
-        """Describe what the columns hold, from the first ``LOOK_BYTES`` of text."""
+        """Describe what the columns hold, from the first ``LOOK_BYTES`` of text.
+
+        ``memory_bytes`` is about what parsing of a block takes.
+        """
         wrong: dict[int, Wrong] = {}
         looked = rows = 0
         for part in self._parts(memory_bytes):
@@ -178,7 +181,7 @@ class DelimitedReader(NumericTable):
         return sum(map(len, part.columns)) // self.columns
 
     def _parts(self, memory_bytes: int) -> Iterator[_Part]:
-        """Yield all blocks of the file, parsed."""
+        """Yield all blocks of the file, parsed, each within about ``memory_bytes``."""
         arrow, wide = load_arrow(self.name), len(self.names) > WIDE
         has_objects = wide or self.index is not None
         size = clip_bytes(memory_bytes // (CELL_FACTOR if has_objects else TEXT_FACTOR), BLOCK_BYTES)
@@ -200,8 +203,9 @@ class DelimitedReader(NumericTable):
     ) -> tuple[list[Any], dict[int, Wrong], list[str] | None]:
         """Parse a block of text that begins at line ``line`` of the file.
 
-        Returns its columns; cells that are not numbers, by column; and names of its rows. ``slow`` is the set
-        of columns that are read cell by cell, to which columns that need that are added.
+        Returns Arrow arrays of its columns; cells that are not numbers, by index of the column; and names of
+        its rows, or None. ``slow`` is the set of indices of columns that are read cell by cell; columns that
+        turn out to need that are added to it. ``arrow`` is the module.
         """
         parse = self._parse_as_one if len(self.names) > WIDE else self._parse_columns
         texts = set(slow)
@@ -235,7 +239,8 @@ class DelimitedReader(NumericTable):
     def _remark(self, cells: Cells, texts: Any, first: int, width: int) -> None:
         """Add to the remarks the cells that mark missing values or are True and False.
 
-        ``cells`` and ``texts`` belong to ``width`` columns from column ``first`` on.
+        ``texts`` is an Arrow array of text, ``cells`` what they were converted to. They hold, row by row,
+        ``width`` columns from column ``first`` on.
         """
         self.remarks.marks.update(mark.strip() for mark in texts.take(cells.marks).to_pylist())
         for places, columns in ((cells.marks, self.remarks.marked), (cells.truths, self.remarks.truths)):
@@ -245,9 +250,10 @@ class DelimitedReader(NumericTable):
     def _locate(
         self, places: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
     ) -> None:
-        """Add to ``wrong``, by column, the first of the cells at indices ``places``, its line, the count.
+        """Add to ``wrong``, by index of the column, the first of the cells at ``places``, its line, count.
 
-        ``texts`` holds ``width`` columns from column ``first`` on, ``lines`` the line of each row.
+        ``places`` are indices into ``texts``, which holds, row by row, ``width`` columns from column
+        ``first`` on; ``lines`` are numbers of the line of each row.
         """
         columns, at, counts = np.unique(places % width, return_index=True, return_counts=True)
         for column, cell, count in zip(columns.tolist(), places[at].tolist(), counts.tolist(), strict=True):
@@ -258,8 +264,9 @@ class DelimitedReader(NumericTable):
         return arrow.from_numpy_dtype(self.block_dtype)
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
-        """Yield blocks of whole records, each with the number of its first line, and the bytes read so far.
+        """Yield blocks of whole records of about ``size`` bytes of text.
 
+        Each comes with the number of its first line, from 1, and the bytes of the stored file read so far.
         Arrow could cut the file itself, but reads 32 blocks ahead, whatever their size.
         """
         line = self.header_lines + 1
@@ -299,7 +306,10 @@ class DelimitedReader(NumericTable):
         return COMMENT.sub(lambda found: self._comment(found, block), block) if b"#" in block else block
 
     def _comment(self, found: re.Match[bytes], block: bytes) -> bytes:
-        """Replacement of a line that begins with #: empty, or the line if it has as many cells as a row."""
+        """Replacement of ``found``, a line of ``block`` that begins with #: empty, or the line as it is.
+
+        The line is kept if it has as many cells as a row, or is part of a cell in quotes.
+        """
         if block.count(b'"', 0, found.start()) % 2:
             return found[0]
         if len(next(_records(found[0], self.separator))) == len(self.names) > 1:
@@ -309,9 +319,9 @@ class DelimitedReader(NumericTable):
         return b""
 
     def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
-        """Parse a block of whole records into its columns and the names of its rows (None without any).
+        """Parse a block of whole records into Arrow arrays of its columns, and names of its rows (or None).
 
-        Columns with an index in ``texts`` stay text.
+        Columns with an index in ``texts`` stay text. ``arrow`` is the module.
         """
         text = load_arrow(self.name, "csv")
         every = [str(position) for position in range(len(self.names))]
@@ -365,7 +375,7 @@ class DelimitedReader(NumericTable):
         return [table[0].combine_chunks()], names
 
     def _require_digits(self, part: _Part) -> None:
-        """Raise ``DataError`` for integers that float64 does not represent exactly, by their text."""
+        """Raise ``DataError`` for integers of a block that float64 does not hold exactly, by their text."""
         if self.block_dtype != np.float64:
             return
         found = [np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE for column in part.columns]
@@ -382,7 +392,10 @@ class DelimitedReader(NumericTable):
                     raise self.digits_lost(self.name, self.names[position], cell, part.row + at)
 
     def _no_numbers(self, wrong: dict[int, Wrong], rows: int) -> DataError:
-        """The error that names all columns with cells that are not numbers."""
+        """The error that names all columns with cells that are not numbers.
+
+        ``wrong`` are these cells, by index of the column; ``rows`` is the number of rows that were read.
+        """
         found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
         hint, is_real = self._hint([each.cell for each in found.values()]), self.dtype.kind == "f"
         first = found.get(self.names[0]) if self.index is None and len(found) < self.columns else None
@@ -405,9 +418,9 @@ class DelimitedReader(NumericTable):
         )
 
     def _hint(self, cells: list[str]) -> str:
-        """Advice if names seem to be in another line, or cells look like numbers in another style.
+        """Advice if names seem to be in another line, or ``cells`` look like numbers in another style.
 
-        Else empty.
+        Else empty text.
         """
         if self.names_below is not None:
             way = argument("skip_lines", self.names_below - 1)
@@ -415,7 +428,7 @@ class DelimitedReader(NumericTable):
         return self._notation(cells)
 
     def _notation(self, cells: list[str]) -> str:
-        """Advice if cells look like numbers in another style; else empty."""
+        """Advice if ``cells``, texts that are not numbers, look like some in another style; else empty."""
         for thousands, decimal in ((",", "."), (".", ","), (" ", "."), (" ", ","), ("'", "."), ("'", ",")):
             style = Style(decimal, thousands)
             numbers = [
@@ -521,7 +534,7 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
 
 
 def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReader:
-    """The reader without columns that hold no numbers."""
+    """The reader without columns that hold no numbers; a note in it says which were left out."""
     look = replace(reader, dtype=np.dtype(np.float64), remarks=Remarks()).look(options.memory_bytes)
     kept = [place for place, column in enumerate(look.columns) if column.obstacle is None]
     if not kept:
@@ -549,7 +562,7 @@ def _name_of_mark(mark: str) -> str:
 
 
 def _join(wrong: dict[int, Wrong], more: dict[int, Wrong]) -> None:
-    """Add wrong cells of later rows, ``more``, to ``wrong``."""
+    """Add wrong cells of later rows, ``more``, to ``wrong``; both are by index of the column."""
     for place, each in more.items():
         wrong[place] = wrong[place].joined(each) if place in wrong else each
 
@@ -560,7 +573,7 @@ def _valid(block: bytes) -> bytes:
 
 
 def _lines_of_rows(block: bytes, line: int) -> list[int]:
-    """Line number of each row of a block that begins with ``line``; Arrow skips empty lines."""
+    """Line number of each row of a block that begins at line ``line`` of a file; empty lines are no rows."""
     return [line + at for at, text in enumerate(block.split(b"\n")) if text.strip()]
 
 

@@ -36,7 +36,7 @@ WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spac
 LONGEST_LINE = 64 * 2**20
 
 SAMPLE_BYTES, SAMPLE_RECORDS = 2**16, 200
-"""Largest number of bytes and records that are examined, but at least the first two records."""
+"""Number of bytes, and of records, after which no more are examined; the first two records always are."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -55,14 +55,14 @@ class Dialect:
     """Number of lines before the first row."""
 
     comments: int
-    """Number of header lines that begin with # and hold no names."""
+    """Number of lines before the first record that begin with # and hold no names of columns."""
 
     has_names: bool
     """True if names are from the file; False if they are plain numbers 0, 1, ..."""
 
     notes: tuple[str, ...]
     names_below: int | None
-    """Line below the first that seems to hold the names, where the first has fewer cells; None without."""
+    """Number of the line, from 1, that seems to hold the names, below a first with fewer cells; or None."""
 
 
 def separator_of(path: str) -> str:
@@ -136,7 +136,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _read_head(path: str, skip_lines: int = 0) -> _Head:
-    """Read the first records of a file, after ``skip_lines`` lines."""
+    """Read the first records of a file, after ``skip_lines`` lines; none if the file is empty."""
     lines, comments, records, size, first, most = 0, list[str](), list[str](), 0, 0, LONGEST_LINE
     starts = list[int]()
     try:
@@ -192,7 +192,7 @@ def _require_line_feeds(path: str, line: bytes) -> None:
 
 
 def _require_utf8(path: str, names: Sequence[str]) -> None:
-    """Raise ``InputError`` for names that were not UTF-8, by the replacement characters in them."""
+    """Raise ``InputError`` for names of columns that were not UTF-8, by replacement characters in them."""
     wrong = next((name for name in names if REPLACEMENT in name), None)
     if wrong is not None:
         raise InputError(f"{path} has a column {wrong!r}, whose letters are not UTF-8. {recode(path)}")
@@ -230,9 +230,9 @@ def _cells(path: str, record: str, separator: str) -> list[str]:
 
 
 def _separator(records: list[str], options: ReadOptions) -> str:
-    """Separator that cuts all lines into equally many cells, most of them numbers.
+    """Separator of cells that cuts all ``records``, lines of text, into equally many cells.
 
-    If there is none, the most frequent candidate in the first line.
+    Of several, that which gives the most numbers; if there is none, the most frequent one in the first line.
     """
     bare = _without_quotes(records)
     best, rank = None, (False, -1.0)
@@ -251,7 +251,7 @@ def _without_quotes(records: list[str]) -> list[str]:
 
 
 def _cuts_alike(counts: list[int]) -> bool:
-    """True if all lines have equally many separators (``counts``), at least one.
+    """True if all lines have equally many separators, at least one; ``counts`` has the number in each line.
 
     The first may have one fewer, as R writes it if rows have names.
     """
@@ -273,7 +273,7 @@ COMMENT = re.compile(r"\s*(%|//|!)")
 
 
 def _require_table(path: str, head: _Head, separator: str, options: ReadOptions) -> None:
-    """Raise ``InputError`` if the first lines are no part of the table, which begins below them.
+    """Raise ``InputError`` if the first lines of a file are no part of the table, which begins below them.
 
     These are a line that states the separator, or lines with another number of cells than most, as a title.
     """
@@ -317,7 +317,10 @@ def _split(line: str, separator: str) -> list[str]:
 
 
 def _begin_of_table(widths: list[int]) -> int | None:
-    """Index of the first record that has as many cells as most; None if there is none, or it is the first."""
+    """Index of the first record that has as many cells as most; ``widths`` are the numbers of cells of each.
+
+    None if there is none, or if it is the first record.
+    """
     if len(widths) < 3:
         return None
     ((width, count),) = Counter(widths[1:]).most_common(1)
@@ -334,7 +337,7 @@ GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+")
 def _style(
     path: str, separator: str, records: list[list[str]], options: ReadOptions
 ) -> tuple[Style, list[str]]:
-    """Style of the numbers, and notes about it.
+    """Style of the numbers in the cells of ``records``, and notes about it for the user.
 
     Raises
     ------
@@ -436,7 +439,8 @@ def _first_line(
 def _names_below(records: list[list[str]], style: Style) -> int | None:
     """Index of the first record that has the most filled cells, if all are words and the first has fewer.
 
-    So are the names below a title in spreadsheets. None without such a record, or without numbers below it.
+    Such are the names of columns below a title in spreadsheets. None if there is no such record, or if it has
+    no numbers below it.
     """
     filled = [sum(bool(cell.strip()) for cell in record) for record in records]
     index = filled.index(max(filled))
@@ -519,7 +523,10 @@ def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
 
 
 def _is_quoted_alone(texts: list[str], separator: str) -> bool:
-    """True if the first record has all cells in quotes, and no other record has: R writes names so."""
+    """True if the first of ``texts``, the records as text, has all cells in quotes, and no other has.
+
+    R writes names of columns so.
+    """
     quoted = [
         all(cell.strip() == "q" for cell in re.sub(r'"(?:[^"]|"")*"', "q", text).split(separator))
         for text in texts
@@ -528,9 +535,9 @@ def _is_quoted_alone(texts: list[str], separator: str) -> bool:
 
 
 UNLIKE = 10
-"""Least distance of a first cell from the numbers below it at which it may be a name.
+"""Distance of the first cell of a column from the numbers below it above which it may be a name.
 
-In multiples of the range of these numbers.
+It is a multiple of the range of these numbers.
 """
 
 

@@ -70,7 +70,10 @@ class ReadOptions:
         return replace(self, columns=(name,), of_one=True)
 
     def may_name_rows(self, index: str) -> bool:
-        """True if an index column of this name names the rows by default, for the columns that are read."""
+        """True if the column ``index``, recognized as an index, names the rows without being asked to.
+
+        It does not if ``index_col`` is given, or if columns were chosen by name, ``TABLE::COLUMN`` apart.
+        """
         by_itself = not self.selects or (self.of_one and self.columns != (index,))
         return self.index_col is None and by_itself
 
@@ -107,9 +110,10 @@ class ReadOptions:
 
 
 def choose_columns(names: Sequence[str], options: ReadOptions, where: str) -> list[int]:
-    """Positions of the columns to read, in the order of ``options.columns``.
+    """Positions among ``names`` of the columns to read, in the order of ``options.columns``.
 
-    Raises ``InputError`` if a named column does not exist or is not unique, or if no column is left.
+    Raises ``InputError``, about the table ``where``, if a column that the options name does not exist or is
+    not unique, or if no column is left.
     """
     index = () if options.index_col is None else (options.index_col,)
     for choice in (options.columns or (), options.without or (), index):
@@ -141,7 +145,7 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
 
 
 def left_out_of(path: str, names: Sequence[str], first: str) -> str:
-    """Note about columns of a file that were left out because the first of several files lacks them."""
+    """Note about columns ``names`` of the file ``path``, left out because the file ``first`` lacks them."""
     return f"{list_names(names)} of {path} are not in {first}, and were left out"
 
 

@@ -155,7 +155,7 @@ def _describe(location: str, paths: Sequence[str]) -> TableInfo:
 
 
 def _index_of(table: TableInfo, paths: Sequence[str]) -> str | None:
-    """Name of the only text column whose values all differ, if no column names the rows by default.
+    """Name of the only text column of a table whose values all differ, if no column names rows by default.
 
     Only for small tables, since each text column is read once for that. None if there is no such column, or
     more than one.

@@ -47,13 +47,13 @@ from rankfold.pipeline.regular import require_regular
 PARQUET_ENDINGS = (".parquet", ".pq")
 
 STREAM_BYTES = (2**14, 2**20)
-"""Least and most bytes of the buffer of one column."""
+"""Least and most bytes of the buffer through which one column of a file is read."""
 
 PARTITION = re.compile(r"([^=]+)=(.*)")
 """Pattern of a folder ``column=value`` of a partitioned table: a column with one value in all files below."""
 
 NAME_NUMBERS = 64
-"""Memory that the name of a row takes, as a multiple of that of a number."""
+"""Memory that the name of a row takes, as a multiple of that of an element of the matrix."""
 
 BATCH_FACTOR = 6
 """Memory of a batch, as a multiple of that of its values: they are decoded, joined and converted."""
@@ -126,9 +126,9 @@ class ParquetReader(NumericTable):
             before += size
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
-        """Arrow arrays of the columns of a batch in order.
+        """Arrow arrays of the columns of a batch in order; of a column of lists, one with all elements.
 
-        Of a column of lists, one array with all elements.
+        ``path`` is that of the file, ``row`` the index of the first row in it, for messages.
         """
         if self.list_length is None:
             return [batch.column(name) for name in self.column_names]
@@ -147,7 +147,7 @@ class ParquetReader(NumericTable):
 
 
 def names_in(column: Any) -> list[str]:
-    """Names of rows from an Arrow column of any type without nested values."""
+    """Values of an Arrow column, of any type that is not nested, as names of rows; empty if missing."""
     column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
     if str(column.type).startswith(("timestamp", "date")):
         return texts_of_values(column.to_numpy(zero_copy_only=False).astype("datetime64[ns]"))
@@ -174,14 +174,15 @@ def parquet_paths(path: str) -> tuple[str, ...]:
 
 
 def _partitions(path: str, file: str) -> list[str]:
-    """Names of the columns that partition folders between ``path`` and ``file`` represent."""
+    """Names of the columns that folders ``column=value`` between ``path`` and the file ``file`` stand for."""
     folders = os.path.relpath(file, path).split(os.sep)[:-1]
     return [found[1] for folder in folders if (found := PARTITION.fullmatch(folder))]
 
 
 def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> ParquetReader:
-    """Reader of Parquet files with the columns that ``options`` choose; ``path`` is their name in messages.
+    """Reader of the Parquet files ``paths`` with the columns that ``options`` choose.
 
+    ``path`` is the file or folder as the caller gave it, for messages.
     With ``options.numeric`` columns that hold no numbers in one of the files are left out.
     """
     notes = list[str]()
@@ -227,7 +228,10 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
 def _reader_of(
     path: str, paths: tuple[str, ...], names: list[str], notes: tuple[str, ...], options: ReadOptions
 ) -> ParquetReader:
-    """Reader of the named columns, in a type that holds the values of all files, whose types may differ."""
+    """Reader of the columns ``names``, in a type that holds the values of all files, whose types may differ.
+
+    ``path`` is the name of the table in messages, ``paths`` are its files, ``notes`` are kept in the reader.
+    """
     types, lacks, length, firsts = list[np.dtype[Any]](), False, None, list[str]()
     is_vector = False
     for place, each in enumerate(paths):
@@ -270,7 +274,7 @@ def look_at_parquet(paths: Sequence[str]) -> Look:
 
 
 def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
-    """Describe the named columns: types, and obstacles in any of the files to reading them as numbers."""
+    """Describe the columns ``names``: types, and obstacles in any of the files to reading them as numbers."""
     kinds, obstacles, vectors, rows = dict[str, str](), dict[str, str](), dict[str, int](), 0
     for path in paths:
         with open_parquet(path, STREAM_BYTES[0]) as file:
@@ -290,7 +294,10 @@ def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
 
 
 def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raise ``InputError`` for a file that lacks a column of the first one, or has one of them twice."""
+    """Raise ``InputError`` if a file lacks one of the columns ``wanted``, or has it twice.
+
+    ``names`` are those of all its columns; ``first`` is the file that has the wanted ones, for the message.
+    """
     if not set(wanted) <= set(names):
         raise InputError(f"{path} has columns {list_names(names)}, not all of those of {first}")
     twice = [name for name, count in Counter(names).items() if count > 1 and name in wanted]
@@ -301,7 +308,7 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
 
 
 def index_columns(schema: Any) -> tuple[str, ...]:
-    """Names of columns that pandas wrote as index, by its metadata (``index_columns``) or by their names."""
+    """Names of columns that pandas wrote as index, by its metadata in an Arrow schema or by their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = [
@@ -315,9 +322,10 @@ def index_columns(schema: Any) -> tuple[str, ...]:
 def _types(
     location: str, path: str, file: Any, names: Sequence[str], *, is_vector: bool
 ) -> list[np.dtype[Any]]:
-    """NumPy types of columns of a file, or of the elements of their lists (``is_vector``).
+    """NumPy types of columns ``names`` of an open file, or of the elements of their lists (``is_vector``).
 
-    ``DataError`` if a column holds no numbers.
+    ``DataError`` if a column holds no numbers; ``location``, of the table, and ``path``, of the file, are for
+    its message.
     """
     schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
@@ -371,7 +379,10 @@ def _type(kind: Any) -> np.dtype[Any] | None:
 
 
 def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> Exception:
-    """The error that names all columns that hold no numbers, each with its first value."""
+    """The error that names ``fields``, columns that hold no numbers, each with its first value.
+
+    ``location`` is that of the table, ``path`` that of ``file``, which is open.
+    """
     place = location.partition("::")[0]
     lists = [each for each in fields if is_list(each.type)]
     if len(lists) == len(fields) == 1:
@@ -396,7 +407,7 @@ def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> E
 
 
 def _first_value(file: Any, name: str, kind: Any) -> str:
-    """Text of the first value of a column; empty for lists and for columns without values."""
+    """Text of the first value of a column of an open file; empty for lists and columns without values."""
     if is_list(kind):
         return ""
     batch = next(file.iter_batches(batch_size=1, columns=[name], use_threads=False), None)
@@ -404,7 +415,7 @@ def _first_value(file: Any, name: str, kind: Any) -> str:
 
 
 def _length(file: Any, field_: Any) -> int:
-    """Length of the lists of a column, by its type or by the first list; 0 if there is none."""
+    """Length of the lists of a column of an open file, by its type or its first list; 0 if there is none."""
     kind = storage_of(field_.type)
     if str(kind).startswith("fixed_size_list<"):
         return int(kind.list_size)
@@ -415,13 +426,13 @@ def _length(file: Any, field_: Any) -> int:
 
 
 def _has_missing(metadata: Any, names: Sequence[str]) -> bool:
-    """True if the statistics of the file state that values are missing."""
+    """True if the statistics in a file's metadata state that values of the columns ``names`` are missing."""
     statistics = (chunk.statistics for chunks in column_chunks(metadata, names) for chunk in chunks)
     return any(each and each.has_null_count and each.null_count for each in statistics)
 
 
 def column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
-    """Yield, for each row group, the metadata of the chunks of the named columns."""
+    """Yield, for each row group, the metadata of the chunks of the columns ``names``."""
     choice = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))

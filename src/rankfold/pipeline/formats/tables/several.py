@@ -39,7 +39,7 @@ from rankfold.pipeline.text import shell_words
 from rankfold.pipeline.units import format_bytes
 
 TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)
-"""Endings of names of tables; those of text also before .gz and .bz2."""
+"""Endings of names of files that are tables; those of text tables may be followed by .gz or .bz2."""
 
 
 def is_text_table(path: str) -> bool:
@@ -74,7 +74,10 @@ def table_paths(location: str) -> tuple[str, ...]:
 
 
 def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> NumericTable | SeveralTables:
-    """Reader of the files of a table as one, with the columns that ``options`` choose."""
+    """Reader of the files ``paths`` as one table, with the columns that ``options`` choose.
+
+    ``location`` is the name of the table in messages.
+    """
     options.require_known()
     of_text = [is_text_table(path) for path in paths]
     if any(of_text) and not all(of_text):
@@ -127,7 +130,7 @@ class SeveralTables:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all files."""
+        """Bytes of all files as they are stored."""
         return sum(part.total_bytes for part in self.parts)
 
     @property
@@ -136,7 +139,10 @@ class SeveralTables:
         return (*self.decided, *dict.fromkeys(note for part in self.parts for note in part.notes))
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield rows of the files in order, as arrays (rows, columns), each with the bytes read so far."""
+        """Yield rows of the files in order, as arrays (rows, columns), each with the bytes read so far.
+
+        ``memory_bytes`` is about what parsing of an array takes; the bytes are those of the stored files.
+        """
         before = 0
         for part in self.parts:
             for block, count in part.blocks(memory_bytes):
@@ -145,7 +151,10 @@ class SeveralTables:
 
 
 def _several(location: str, paths: Sequence[str], options: ReadOptions) -> SeveralTables:
-    """Reader of text files as one table; columns match by the names of the first file if both have names."""
+    """Reader of the text files ``paths`` as one table, called ``location`` in messages.
+
+    Columns of a file are matched with those of the first by name if both have names, else by position.
+    """
     readers = [delimited_reader(path, options) for path in paths]
     first, others, notes = readers[0], readers[1:], list[str]()
     named = [each for each in others if first.has_names and each.has_names]
@@ -195,7 +204,7 @@ LARGEST_FILES = 128 * 2**20
 """Largest number of bytes of the files of a table that is read in place, as they are stored."""
 
 READ_BYTES = 64 * 2**20
-"""Memory for parsing a block of a table, as for an import."""
+"""Bytes of memory for parsing a block of a table that is read in place, or described."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -230,7 +239,10 @@ def table_source(
     index_col: str | None = None,
     column: str = "",
 ) -> TableSource:
-    """Read a table from its files, or one column of it, into memory; ``location`` is its name in messages.
+    """Read the table in the files ``paths`` into memory, as a matrix.
+
+    ``location`` is its name in messages, ``column`` the only column that is read (empty for all). ``numeric``
+    and ``index_col`` are the options of ``open_source``.
 
     Decisions about its files are logged as warnings, once in a process as long as the files do not change.
 
@@ -275,7 +287,7 @@ def _tell(note: str, versions: tuple[str, ...]) -> None:
 def names_of_columns(
     reader: NumericTable | SeveralTables,
 ) -> np.ndarray[tuple[int], np.dtype[np.str_]] | None:
-    """Names of the columns that are read; None if they are plain numbers 0, 1, ..., or parts of vectors."""
+    """Names (n,) of the columns that are read; None if they only count 0, 1, ..., or are parts of vectors."""
     names = reader.column_names
     if not reader.has_names or len(names) != reader.columns or list(names) == [*map(str, range(len(names)))]:
         return None

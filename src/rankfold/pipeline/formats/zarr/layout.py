@@ -31,14 +31,20 @@ if TYPE_CHECKING:
 
 
 def source_at(path: str, array: str, *, missing: str | None) -> ZarrSource:
-    """The matrix ``array`` of the store in the folder ``path``."""
+    """The array ``array``, of two axes, of the store in the folder ``path``.
+
+    ``missing`` is the option ``missing_chunks`` of ``open_source``; None for its default.
+    """
     name = f"{path}::{array}" if array else path
     with _explain(name):
         return source_of(_open(path, array), missing=missing, name=name)
 
 
 def matrix_at(path: str, array: str, *, missing: str | None, rows: Rows = None) -> ZarrSource | StackedSource:
-    """The array ``array`` of the store in the folder ``path``, as a matrix."""
+    """The array ``array`` of the store in the folder ``path``, as a matrix whose rows are the axes ``rows``.
+
+    ``missing`` is the option ``missing_chunks`` of ``open_source``; None for its default.
+    """
     name = f"{path}::{array}" if array else path
     with _explain(name):
         if (frame := _frame_at(path, array, missing, name)) is not None:
@@ -49,7 +55,11 @@ def matrix_at(path: str, array: str, *, missing: str | None, rows: Rows = None) 
 def matrix_of(
     array: zarr.Array[Any], *, missing: str | None, rows: Rows = None, name: str | None = None
 ) -> ZarrSource | StackedSource:
-    """An open array as a matrix whose rows are the axes that ``rows`` names."""
+    """An open array as a matrix whose rows are the axes that ``rows`` names.
+
+    ``missing`` is the option ``missing_chunks``; ``name`` is that of the matrix in messages, by default its
+    location.
+    """
     path = _folder(array, name)
     name = name or _name(path, array)
     axes = axis_names(array.shape, dimension_names(array))
@@ -65,7 +75,10 @@ def matrix_of(
 
 
 def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVolume | None:
-    """The columns of a data frame of AnnData in a store, as an array; None for anything else."""
+    """The columns of a data frame of AnnData as an array of two axes; None if ``group`` is anything else.
+
+    ``group`` is a path in the store in the folder ``path``, ``name`` the name of the frame in messages.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     folder = os.path.join(path, group)
@@ -84,7 +97,11 @@ def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVol
 
 
 def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:
-    """Make a ``Source`` of an open array of two axes; its store must be a folder."""
+    """Make a ``Source`` of an open array of two axes; its store must be a folder.
+
+    ``missing`` is the option ``missing_chunks``; ``name`` is that of the matrix in messages, by default its
+    location.
+    """
     path = _folder(array, name)
     name = name or _name(path, array)
     require_matrix(name, array.shape, array.dtype)
@@ -98,7 +115,10 @@ def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None =
 
 
 def _open(path: str, array: str) -> zarr.Array[Any]:
-    """Open an array through Zarr; an array of a result is checked against the facts of the result."""
+    """Open an array of the store in the folder ``path`` through Zarr.
+
+    An array of a result must be among those that the attributes of the result list, with the same shape.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_array, zarr_node
 
     facts = None
@@ -115,7 +135,7 @@ def _open(path: str, array: str) -> zarr.Array[Any]:
 
 @contextlib.contextmanager
 def _explain(name: str) -> Iterator[None]:
-    """Turn any error of Zarr about metadata that it does not understand into ``InputError``."""
+    """Turn any error of Zarr in the block, about metadata of the array ``name``, into ``InputError``."""
     try:
         yield
     except (RankfoldError, OSError, MemoryError):
@@ -136,7 +156,7 @@ def _instead(store: Any) -> str:
 
 
 def _folder(array: zarr.Array[Any], name: str | None) -> str:
-    """Folder of the store of an array; ``InputError`` for stores of other kinds."""
+    """Folder of the store of an open array; ``InputError``, about ``name``, for stores of other kinds."""
     from zarr.storage import LocalStore
 
     from rankfold.pipeline.chunks.edition_array import EditionArray
@@ -158,7 +178,10 @@ def _name(path: str, array: zarr.Array[Any]) -> str:
 
 
 def _layout(array: zarr.Array[Any], path: str, missing: str | None, name: str) -> dict[str, Any]:
-    """Fields of ``ZarrSource`` and ``ZarrVolume`` that do not depend on the number of axes."""
+    """Fields of ``ZarrSource`` and ``ZarrVolume``, by name, that do not depend on the number of axes.
+
+    ``path`` is the folder of the store, ``name`` the name in messages, ``missing`` is ``missing_chunks``.
+    """
     folder = os.path.join(path, array.path) if array.path else path
     document, version = metadata_version(array, folder)
     edition = edition_around(folder)

@@ -56,7 +56,7 @@ class Layout:
     """Shape of a chunk, which is decoded at once; of an inner chunk if there are shards."""
 
     files: ChunkFiles
-    """Names of the files or objects."""
+    """Names of the files or objects that hold the chunks, or shards."""
 
     encoding: Encoding
     format: str
@@ -94,11 +94,11 @@ class Layout:
         return max(self.chunk_bytes, min(most, math.prod(counts) * self.chunk_bytes))
 
     def decoding_bytes(self, request: int, *, more: int = 0) -> int:
-        """Memory that Zarr takes for a request of ``request`` decoded bytes.
+        """Bytes of memory that Zarr takes for a request of ``request`` bytes of decoded chunks.
 
-        It is the size of what Zarr decodes at once, times (stages of decoding + ``more``). Zarr fetches,
-        decodes and copies ``async.concurrency`` chunks at once; of shards, all inner chunks of a request
-        together.
+        It is the size of what Zarr decodes at once, times (stages of decoding + ``more``, further copies).
+        Zarr fetches, decodes and copies ``async.concurrency`` chunks at once; of shards, all inner chunks of
+        a request together.
         """
         from zarr.core.config import config
 
@@ -116,11 +116,20 @@ def layout_of(
     where: str = "",
     edition: Edition | None = None,
 ) -> dict[str, Any]:
-    """Fields of a ``Layout`` for an open array, except name, shape and path.
+    """Fields of a ``Layout`` for an open array, by their names, except name, shape and path.
 
-    ``folder`` is the folder of its chunks, or its name in messages. ``version`` is the digest of its metadata
-    in ``document``. ``where`` is added to ``format`` to describe the store. ``edition`` is the result that
-    the array is part of.
+    Parameters
+    ----------
+    folder : str
+        Folder of the chunks; of an array in an object store, its name in messages.
+    document, version : str
+        Name of the document with the metadata, and digest of these.
+    missing : str, optional
+        The option ``missing_chunks``; ``fill`` by default.
+    where : str
+        Text that is added to ``format`` to describe the store.
+    edition : Edition, optional
+        The result that the array is part of, where a missing chunk is always an error.
     """
     extent = array.shards or array.chunks
     counts = tuple(-(-length // size) for length, size in zip(array.shape, extent, strict=True))
@@ -146,9 +155,9 @@ ATTRIBUTE = "rankfold_names"
 
 
 def names_among(found: Mapping[str, Any]) -> Any:
-    """Names of rows and columns, as JSON values, from attributes that an import or ``reconstruct`` wrote.
+    """Names of rows and columns, as JSON values, in ``found``, the attributes of an array or group.
 
-    None without any.
+    An import wrote them, or ``reconstruct``. None without any.
     """
     found = _table(found)
     facts = found.get(RESULT)
@@ -159,8 +168,10 @@ def names_among(found: Mapping[str, Any]) -> Any:
 
 
 def attributes_among(found: Mapping[str, Any], path: str) -> Attributes:
-    """Units, names and the variable of an array: those written with its names, or else its own attributes
-    and the last part of its ``path`` in the store.
+    """Units, long name and variable of an array, from its attributes ``found``.
+
+    They are those that were written with the names of its rows and columns, or else its own attributes, and
+    the last part of its ``path`` in the store as the variable.
     """
     found = _table(found)
     written = names_among(found)
@@ -171,7 +182,7 @@ def attributes_among(found: Mapping[str, Any], path: str) -> Attributes:
 
 
 def _table(found: Any) -> Mapping[str, Any]:
-    """Attributes as a dictionary; empty if they are not a mapping."""
+    """``found`` as a dictionary; empty if it is not a mapping."""
     try:
         return dict(found)
     except (TypeError, ValueError):
@@ -224,7 +235,9 @@ def dimension_names(array: zarr.Array[Any]) -> Any:
 
 
 def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
-    """Rule to decode the values of an array, by its attributes: missing values, scale and offset; or None.
+    """Rule to decode the values of an array, by its attributes: missing values, scale and offset.
+
+    None if there is nothing to decode. ``name`` is that of the array in messages.
 
     In version 2 xarray stores the mark of missing values as the fill value of the array. The fill value is
     taken for such a mark if values are packed, or if xarray named the axes and it is not Zarr's default 0.
@@ -240,7 +253,7 @@ def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
 
 
 def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:
-    """Read a box through Zarr, which copies it from the decoded chunks straight to its destination."""
+    """Read the box of a request through Zarr, which copies decoded chunks straight into ``request.out``."""
     from zarr.buffer.cpu import NDBuffer, buffer_prototype
 
     selection = tuple(slice(*span) for span in request.box)

@@ -8,7 +8,7 @@ Zarr silently reads a missing chunk as fill value, and so does this module, sinc
 and inner chunks of shards, that are all fill value. Missing chunks are counted, and refused on request. In a
 result they are damage.
 
-Count the chunks of a Zarr array that no file holds, by existing files and by the indexes of shards.
+The chunks that no file holds are counted by a look at existing files, and at the indexes of shards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 REQUEST_BYTES = 16 * 2**20
-"""Chunks smaller than this are requested from Zarr together: a request takes it about 0.3 ms."""
+"""Largest number of bytes of chunks that are requested from Zarr together: a request takes about 0.3 ms."""
 
 OVERHEAD_BYTES = 2**20
 """Bytes of memory for tasks, futures and selections of a request to Zarr, or views and names of a read."""
@@ -110,7 +110,10 @@ class ZarrArray(Layout):
             raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
 
     def absent_chunks(self, most: int = LISTING_LIMIT) -> Absence:
-        """Number of chunks that read as fill value as no file holds them, from at most ``most`` files."""
+        """Number of chunks that read as fill value because no file holds them.
+
+        It is estimated if the array has more files than ``most``.
+        """
         return count_absent(self, most if self.missing == "fill" else 0)
 
     def fingerprint(self) -> str:
@@ -132,7 +135,7 @@ class ZarrArray(Layout):
 
     @property
     def _fixed_bytes(self) -> int:
-        """Memory that any read takes: views and names, and the index of a shard, as bytes and decoded.
+        """Bytes of memory that any read takes: views, names, and the index of a shard, stored and decoded.
 
         The index takes 16 bytes for every inner chunk.
         """
@@ -142,7 +145,10 @@ class ZarrArray(Layout):
     # Chunks that are read here
 
     def _read_file(self, index: tuple[int, ...], parts: list[Piece]) -> None:
-        """Read the parts of pieces in one file, which is a chunk or a shard."""
+        """Read ``parts``, pieces of the array, from the one file that holds them, a chunk or a shard.
+
+        ``index`` is that of the file in the grid of files.
+        """
         key = self.files.key(*index)
         try:
             fd = open_descriptor(self.files.path(key))
@@ -162,7 +168,7 @@ class ZarrArray(Layout):
             os.close(fd)
 
     def _read_open(self, fd: int, index: tuple[int, ...], parts: list[Piece]) -> None:
-        """Read the parts of pieces from the chunks of an open file."""
+        """Read ``parts``, pieces of the array, from the open file ``fd``, which has grid index ``index``."""
         size = os.fstat(fd).st_size
         if not self.encoding.index_at:
             self._read_chunk(fd, index, parts, offset=0, size=size)
@@ -185,7 +191,10 @@ class ZarrArray(Layout):
     def _read_chunk(
         self, fd: int, index: tuple[int, ...], parts: list[Piece], *, offset: int, size: int
     ) -> None:
-        """Read boxes of the chunk that is stored in ``size`` bytes from ``offset`` on."""
+        """Read ``parts``, pieces of one chunk, stored in ``size`` bytes of the file from ``offset`` on.
+
+        ``index`` is that of the chunk in the grid of chunks.
+        """
         if self.encoding.reader == "plain":
             if size != self.chunk_bytes:
                 raise ValueError(f"it holds {size} bytes instead of {self.chunk_bytes}")
@@ -201,14 +210,20 @@ class ZarrArray(Layout):
                 part.out.byteswap(inplace=True)
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """Read a box of an uncompressed chunk whose values start at byte ``offset`` of the file."""
+        """Read ``part`` of the uncompressed chunk at grid index ``index``.
+
+        The chunk starts at byte ``offset`` of the open file ``fd``.
+        """
         at = local(part.box, self._corner(index))
         read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=at)
 
     def _decode_chunk(
         self, stream: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
     ) -> None:
-        """Decode a chunk straight into its destination if it fills that, else into a buffer to copy from."""
+        """Decode ``stream``, the bytes of the chunk at grid index ``index``, and copy ``parts`` from it.
+
+        It is decoded straight into the destination of the first part if it fills that, else into a buffer.
+        """
         first = parts[0].out
         if first.shape == self.chunks and first.flags.c_contiguous:
             decode_into(self.encoding.codec, stream, first.reshape(-1).view(np.uint8))
@@ -221,7 +236,7 @@ class ZarrArray(Layout):
             part.out[...] = numbers[local(part.box, corner)]
 
     def _corner(self, index: tuple[int, ...]) -> Box:
-        """Box of a chunk, of which callers use only the start."""
+        """Box of the chunk at a grid index, of which callers use only the start."""
         return tuple((i * chunk, (i + 1) * chunk) for i, chunk in zip(index, self.chunks, strict=True))
 
     def _cells(
@@ -236,7 +251,7 @@ class ZarrArray(Layout):
     # Chunks that are left to Zarr
 
     def _read_requests(self, pieces: Sequence[Piece]) -> None:
-        """Read whole chunks through Zarr, as many in a request as fit into ``REQUEST_BYTES``."""
+        """Read pieces through Zarr, in requests of as many whole chunks as fit into ``REQUEST_BYTES``."""
         for index, parts in cells(pieces, self.files.extent):
             self._require_file(self.files.key(*index), parts[0])
             if self.missing != "fill" and is_indexed(self):
@@ -253,7 +268,10 @@ class ZarrArray(Layout):
         return requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize)
 
     def _require_file(self, key: str, part: Piece) -> None:
-        """Raise ``ChunkError`` for what Zarr would not notice: a missing file, a truncated Blosc chunk."""
+        """Raise ``ChunkError`` for what Zarr would not notice: a missing file, a truncated Blosc chunk.
+
+        ``key`` is that of the file, ``part`` the piece that is read from it, for the message.
+        """
         try:
             if self.encoding.codec == "blosc":
                 require_whole_blosc(self.files.path(key))
@@ -265,7 +283,7 @@ class ZarrArray(Layout):
             raise self._broken(key, part, error) from error
 
     def _decode_request(self, array: zarr.Array[Any], request: Piece) -> None:
-        """Read one request; if it fails, chunk by chunk, so that the message names the damaged one."""
+        """Read one request into its ``out``; if that fails, chunk by chunk, to name the damaged one."""
         try:
             self._select(array, request)
         except MemoryError:
@@ -280,13 +298,13 @@ class ZarrArray(Layout):
             raise self._broken(self.files.key(*index), request, error) from error
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """Read one request from an open array."""
+        """Read the box of one request from an open array into its ``out``."""
         read_through_zarr(array, request)
 
     # Errors
 
     def _require_fill(self, key: str) -> None:
-        """Raise for a missing chunk, unless it may be read as fill value."""
+        """Raise ``ChunkError`` for a missing chunk, called ``key``, unless it may be read as fill value."""
         if self.edition is not None:
             self.edition.require()
             raise ChunkError(lost_message(self.name, [key], self.files.total)) from None
@@ -295,7 +313,7 @@ class ZarrArray(Layout):
         require_described(self)
 
     def _broken(self, key: str, part: Piece, error: Exception) -> ChunkError:
-        """The error for a chunk file that exists but cannot be decoded or read."""
+        """The error for chunk file ``key``, which exists, if ``part`` cannot be read because of ``error``."""
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         return ChunkError(
             f"{self.name}: chunk {key} cannot be read ({self.files.path(key)}{self._place(part.box)}): {kind}"
@@ -314,9 +332,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     shape: tuple[int, int]
     chunks: tuple[int, int]
     dims: tuple[str, ...] = field(default=(), kw_only=True)
-    """Names of both axes; empty if the store has none, or rankfold wrote it and names of its rows and columns
-    with it.
-    """
+    """Names of both axes; empty if the store has none, or has names of rows and columns by rankfold."""
 
     def names(self, axis: int) -> Names | None:
         """Names of the rows (0) or columns (1); None if it has none."""
@@ -324,18 +340,18 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return written or Names.of([self.axis(axis)])
 
     def axis(self, number: int) -> Axis:
-        """An axis with its labels."""
+        """Axis ``number``, rows (0) or columns (1), with its labels."""
         return zarr_axis(self.path, self.array, number, None, self.shape[number])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Upper bound on the memory of one ``read_into`` in addition to ``out``.
+        """Upper bound in bytes on the memory of one ``read_into`` of that size, in addition to ``out``.
 
-        Uncompressed chunks: the views of a read. One codec: its workspace, the compressed chunk, and the
-        decoded chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of
-        files are not known. The decoded chunk needs no buffer if all chunks are read whole and fit into
-        ``out`` as they are; this assumes rows from the edge of a chunk on, as sweeps read them. The thread
-        keeps these buffers for its next read. Chunks that Zarr reads: those of one request in every stage of
-        decoding.
+        For uncompressed chunks: the views of a read. For chunks with one codec: its workspace, the compressed
+        chunk, and the decoded chunk. The compressed chunk is as large as its file, or at most
+        ``encoded_bound`` if sizes of files are not known. The decoded chunk needs no buffer if all chunks are
+        read whole and fit into ``out`` as they are; this assumes rows from the edge of a chunk on, as sweeps
+        read them. The thread keeps these buffers for its next read. For chunks that Zarr reads: those of one
+        request in every stage of decoding.
         """
         if self.encoding.reader == "plain":
             return self._fixed_bytes
@@ -354,14 +370,15 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return bound if largest is None else min(max(largest, 0), bound)
 
     def _whole(self, rows: int, columns: int) -> bool:
-        """True if so many rows from a chunk edge on are whole chunks, each contiguous in ``out``."""
+        """True if a read of that size from a chunk edge on takes whole chunks, each contiguous in ``out``."""
         (down, across), (height, width) = self.shape, self.chunks
         return columns == across == width and rows % height == 0 and down % height == 0
 
     def _request(self, rows: int, columns: int) -> tuple[int, int]:
-        """Number of chunks of one request along rows and along columns: a row of chunks first, then several.
+        """Number of chunks, along rows and along columns, of one request to Zarr in a read of that size.
 
-        A selection may start inside a chunk, hence one chunk more than fits.
+        A request takes chunks side by side first, then several rows of chunks. A selection may start inside a
+        chunk, hence one chunk more than fits.
         """
         most = max(1, REQUEST_BYTES // self.chunk_bytes)
         across = min(most, columns // self.chunks[1] + 2, -(-self.shape[1] // self.chunks[1]))
@@ -388,7 +405,10 @@ class ZarrSource(Readable, Matrix, ZarrArray):
             yield (i, j), [Piece((rows, columns), out)]
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """Read a rectangle of an uncompressed chunk whose values start at byte ``offset`` of the file."""
+        """Read ``part`` of the uncompressed chunk at grid index ``index``.
+
+        The chunk starts at byte ``offset`` of the open file ``fd``.
+        """
         ((top, _), (left, _)), (height, width) = part.box, self.chunks
         start = (top - index[0] * height) * width + left - index[1] * width
         item = self.dtype.itemsize
@@ -407,12 +427,14 @@ class ZarrVolume(ZarrArray):
     axes: tuple[str, ...]
 
     def axis(self, number: int) -> Axis:
-        """An axis with its labels."""
+        """Axis ``number`` with its labels."""
         return zarr_axis(self.path, self.array, number, self.axes[number], self.shape[number])
 
     def read_bytes(self, elements: int) -> int:
-        """Upper bound on the memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain
-        values."""
+        """Upper bound in bytes on the memory of one read of that many elements, beside its destination.
+
+        It is as in ``ZarrSource``, with a buffer to transpose values of uncompressed chunks.
+        """
         if self.encoding.reader == "plain":
             return self._fixed_bytes + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
@@ -422,7 +444,10 @@ class ZarrVolume(ZarrArray):
 
 @functools.lru_cache(maxsize=32)
 def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
-    """Open an array, once in a process for each ``version``, the digest of its metadata."""
+    """Open the array ``array`` of the store in the folder ``path``, once in a process for each ``version``.
+
+    ``version`` is the digest of its metadata.
+    """
     from rankfold.pipeline.chunks.bounded_store import open_bounded
     from rankfold.pipeline.chunks.regular_store import RegularStore
 
@@ -430,14 +455,17 @@ def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
 
 
 FETCHES = 16
-"""Number of indexes of shards that are read at the same time."""
+"""Number of threads that read indexes of shards, one index each."""
 
 ReadIndex = Callable[[str, int, int], npt.NDArray[np.uint64]]
-"""Function that reads the index of a shard, by key, size in bytes and number of inner chunks."""
+"""Function that reads the index of a shard: (offset, length) of each inner chunk in its file, (count, 2).
+
+It takes the key and size in bytes of the file, and ``count``, the number of inner chunks.
+"""
 
 
 def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
-    """Number of chunks that an array lacks, from at most ``most`` of its files; 0 if ``most`` is 0.
+    """Number of chunks that an array lacks, estimated from up to ``most`` of its files; 0 if ``most`` is 0.
 
     Raises
     ------
@@ -458,9 +486,10 @@ def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
 def count_listed(
     layout: Layout, present: Mapping[tuple[int, ...], int], read: ReadIndex, most: int
 ) -> Absence:
-    """Number of chunks that an array lacks, from a listing and at most ``most`` indexes of shards.
+    """Number of chunks that an array lacks, from a listing of files and up to ``most`` indexes of shards.
 
-    ``present`` maps the grid index of each existing file to its size.
+    ``present`` maps the grid index of each existing file to its size in bytes; ``read`` reads the index of
+    one.
     """
     total, places = chunk_count(layout.shape, layout.chunks), sorted(present)
     inside = sum(math.prod(chunks_inside(layout, place)) for place in places)
@@ -493,7 +522,8 @@ def chunks_inside(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
 def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], read: ReadIndex) -> int:
     """Number of inner chunks that a shard lacks, without those beyond the end of the array.
 
-    ``key`` and ``size`` are those of its file, ``inside`` is the number of its chunks along every axis.
+    ``key`` and ``size`` (bytes) are those of its file, ``inside`` is the number of its chunks along every
+    axis within the array, ``read`` reads its index.
     """
     counts = [extent // chunk for extent, chunk in zip(layout.files.extent, layout.chunks, strict=True)]
     try:
@@ -508,7 +538,7 @@ def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], 
 
 
 def require_inner(layout: Layout, place: tuple[int, ...]) -> None:
-    """Raise ``ChunkError`` if the shard at a grid index lacks inner chunks."""
+    """Raise ``ChunkError`` if the shard at ``place``, its index in the grid of files, lacks inner chunks."""
     key, inside = layout.files.key(*place), chunks_inside(layout, place)
     size = os.stat(layout.files.path(key)).st_size
     if absent := absent_inside(layout, key, size, inside, _reader(layout)):

@@ -31,7 +31,7 @@ class VectorFiles(ChunkFiles):
     """Chunk files of an array of one axis as those of a matrix of one row; names have one grid index."""
 
     def key(self, *index: int) -> str:
-        """Key of the file at a grid index of the matrix of one row: only the second part is in the name."""
+        """Key of the file at grid index (0, i) of the matrix of one row: only ``i`` is in the name."""
         return f"{self.prefix}{index[-1]}"
 
 
@@ -69,11 +69,17 @@ class Vector:
         def stored_bytes(self) -> int: ...
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """Axis 0 or 1 of the sparse matrix that this vector is part of, with the labels of its store."""
+        """Axis ``number`` (0 or 1) of the sparse matrix that this vector is part of: without labels here.
+
+        ``name`` and ``length`` are those of the axis. Subclasses add the labels that their store has.
+        """
         return Axis(name, length)
 
     def names_of_group(self, axis: int) -> Names | None:
-        """Names of rows (0) or columns (1) that an import wrote for that sparse matrix; None without any."""
+        """Names of rows (0) or columns (1) that an import wrote for the sparse matrix of this vector: None.
+
+        Subclasses read them where their store has any.
+        """
         return None
 
     @property
@@ -98,7 +104,10 @@ class VectorSource(Vector, ZarrSource):
         return self.files.stored_bytes() if self.length else 0
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """Axis 0 or 1 of the sparse matrix in the group of this vector, with the labels of the store."""
+        """Axis ``number`` (0 or 1) of the sparse matrix in the group of this vector, with its labels.
+
+        ``name`` and ``length`` are those of the axis.
+        """
         return zarr_axis(self.path, os.path.dirname(self.array), number, name, length)
 
     def names_of_group(self, axis: int) -> Names | None:
@@ -114,12 +123,15 @@ class VectorSource(Vector, ZarrSource):
         return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """Read the elements of one request from an open array, whose only axis are the columns here."""
+        """Read the elements of one request from an open array of one axis, which is that of columns here."""
         read_through_zarr(array, Piece(request.box[1:], request.out[0]))
 
 
 def vector_at(path: str, array: str, *, missing: str | None = "error") -> VectorSource:
-    """The vector ``array`` of the store in the folder ``path``."""
+    """The array ``array``, of one axis, of the store in the folder ``path``, as a matrix of one row.
+
+    ``missing`` is the option ``missing_chunks`` of ``open_source``: ``error`` or ``fill``.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     name = f"{path}::{array}"

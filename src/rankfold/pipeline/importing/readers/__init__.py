@@ -36,7 +36,10 @@ Reader = RowReader | EntryReader | Archive
 
 
 def open_reader(location: str, options: ReadOptions) -> Reader | None:
-    """Reader of a file from its beginning; None for a file of which any part can be read."""
+    """Reader of the file at ``location``, from its beginning; None for one of which any part can be read.
+
+    ``InputError`` for ``options`` that do not suit the kind of file.
+    """
     if is_address(location):
         return None
     path, part = split_location(location)
@@ -59,7 +62,7 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
 
 
 def sparse_reader(source: CompressedSource) -> CompressedReader | LinesReader:
-    """Reader of a sparse matrix of which any part can be read, to be written anew."""
+    """Reader of the stored values of a sparse matrix, of which any part can be read."""
     if not isinstance(source, CsrSource):
         return LinesReader(source)
 

@@ -42,7 +42,7 @@ class CellRangerReader:
     """Axes of cells and genes."""
 
     places: npt.NDArray[np.int64] | None
-    """Column index of each feature of the file, -1 if it is left out; None for all in order."""
+    """Column of the matrix for each feature of the file, (n,), -1 if left out; None for all in order."""
 
     notes: tuple[str, ...]
 
@@ -77,7 +77,10 @@ class CellRangerReader:
         return self.inner.total_bytes
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield the entries of some lines, with rows and columns exchanged; see ``EntryReader``."""
+        """Yield the entries of some lines at a time, rows and columns exchanged, with the bytes read so far.
+
+        See ``EntryReader``.
+        """
         for entries, count in self.inner.blocks(memory_bytes):
             cells, genes, values = entries.columns, entries.rows, entries.values
             if self.places is not None:
@@ -88,7 +91,10 @@ class CellRangerReader:
 
 
 def cell_ranger_reader(files: Files, part: str, options: ReadOptions) -> CellRangerReader:
-    """Reader of a matrix of Cell Ranger; ``part`` chooses its features: genes, all, or those of a type."""
+    """Reader of a matrix of Cell Ranger; ``part`` chooses its features.
+
+    It is empty for genes, ``matrix`` for all features, ``matrix/TYPE`` for those of a type.
+    """
     inner = matrix_market_reader(files.matrix, options)
     if not isinstance(inner, CoordinateReader):
         raise InputError(
@@ -118,7 +124,7 @@ def cell_ranger_reader(files: Files, part: str, options: ReadOptions) -> CellRan
 
 
 def _features(path: str, count: int) -> tuple[list[str], list[str]]:
-    """Names and types of ``count`` features; no types if the file lacks them."""
+    """Names and types of the ``count`` features in the file at ``path``; no types if the file lacks them."""
     names, types = [], []
     for line in _Labels(path, count):
         fields = line.split("\t")
@@ -141,7 +147,7 @@ class _Labels:
 
     @staticmethod
     def _read(path: str, count: int) -> Iterator[str]:
-        """Yield lines without their ends; an error for fewer or more than ``count``."""
+        """Yield lines without their ends; ``ChunkError`` if there are fewer or more than ``count``."""
         number, before = 0, ""
         try:
             with open_text(path) as raw, io.TextIOWrapper(raw, "utf-8", "replace") as text:

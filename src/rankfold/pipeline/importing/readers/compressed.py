@@ -20,9 +20,7 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.importing.readers.reader import Entries
 
 ENTRY_BYTES = 64
-"""Bytes of memory for each entry of a block: index, value, line, and copies while it
-is checked and joined.
-"""
+"""Bytes of memory for each entry of a block: index, value, line, and copies while it is checked, joined."""
 
 FEWEST = 4096
 """Least number of entries that are read at once, however small the memory."""
@@ -36,7 +34,7 @@ class Vector(Protocol):
 
 
 Opener = Callable[[], contextlib.AbstractContextManager[dict[str, Vector]]]
-"""Opens the vectors of a matrix, by name: data, indices and indptr, or data, row and col."""
+"""Function that opens the vectors of a matrix, by name: data, indices, indptr, or data, row, col."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,9 @@ class CompressedReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield the entries of whole lines, as many as fit into memory but at least
-        one; see ``EntryReader``.
+        """Yield the entries of whole rows (CSR) or columns (CSC), with the bytes of values read so far.
+
+        A block is of as many as fit into ``memory_bytes``, but at least one; see ``EntryReader``.
         """
         lines, short = self.shape if self.by == "rows" else self.shape[::-1]
         with self.vectors() as vectors:
@@ -82,10 +81,10 @@ class CompressedReader:
     def _groups(
         self, indptr: Vector, lines: int, memory_bytes: int
     ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yield groups of lines whose entries fit into memory: index of the first line,
-        and ``indptr`` of the group.
+        """Yield groups of rows (CSR) or columns (CSC) whose entries fit into memory.
 
-        ``indptr`` has one element more than the group has lines.
+        Each is the index of its first line, and its part of ``indptr``, (lines of the group + 1,). ``lines``
+        is the number of all rows (or columns).
         """
         most, step = max(1, memory_bytes // ENTRY_BYTES), max(1, memory_bytes // ENTRY_BYTES)
         last = indptr.take(0, 1).astype(np.int64)
@@ -111,7 +110,7 @@ class CompressedReader:
 
 @dataclass(frozen=True, slots=True)
 class LinesReader:
-    """Reader of a sparse matrix of which any lines can be read, such as one in memory."""
+    """Reader of a sparse matrix of which any rows (CSR) or columns (CSC) can be read, as one in memory."""
 
     source: CompressedSource
     notes: tuple[str, ...] = field(default=())
@@ -138,7 +137,7 @@ class LinesReader:
 
     @property
     def in_row_order(self) -> bool:
-        """True for CSR."""
+        """True for CSR; CSC yields its entries column by column."""
         return self.source.by == "rows"
 
     @property
@@ -147,8 +146,9 @@ class LinesReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield the entries of whole lines, as many as fit into memory but at least
-        one; see ``EntryReader``.
+        """Yield the entries of whole rows (CSR) or columns (CSC), with the bytes of values read so far.
+
+        A block is of as many as fit into ``memory_bytes``, but at least one; see ``EntryReader``.
         """
         is_rows, count = self.source.by == "rows", self.shape[0 if self.source.by == "rows" else 1]
         most, stored = self._most_numbers(memory_bytes), 0
@@ -171,10 +171,10 @@ class LinesReader:
 
 
 def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, last + 1) of groups of lines with at most ``most`` entries each,
-    but at least one line.
+    """Yield (first, last + 1) of groups of consecutive lines with at most ``most`` entries each.
 
-    ``ends`` is their ``indptr`` (lines + 1,).
+    A group has at least one line. Lines are rows or columns; ``ends`` is their ``indptr``, (lines + 1,), and
+    indices count from its first line.
     """
     first, count = 0, len(ends) - 1
     while first < count:
@@ -206,7 +206,10 @@ class TripletReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield the entries of successive slices of the vectors; see ``EntryReader``."""
+        """Yield the entries of successive slices of the vectors, with the bytes of values read so far.
+
+        See ``EntryReader``.
+        """
         step = max(1, memory_bytes // ENTRY_BYTES)
         with self.vectors() as vectors:
             for start in range(0, self.entry_count, step):
@@ -218,7 +221,11 @@ class TripletReader:
 
 
 def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
-    """Raise ``ChunkError`` unless the shapes and types of vectors, by name, suit a sparse matrix."""
+    """Raise ``ChunkError`` unless the (shape, type) of each vector suits a sparse matrix.
+
+    ``vectors`` has them by name: ``data``, ``indices``, ``indptr``, or ``data``, ``row``, ``col``; ``name``
+    is that of the matrix.
+    """
     for vector, (shape, dtype) in vectors.items():
         if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
             kind = "numbers" if vector == "data" else "whole numbers"
@@ -230,7 +237,8 @@ def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.d
 def require_inside(name: str, vector: str, indices: npt.NDArray[Any], start: int, length: int) -> None:
     """Raise ``ChunkError`` unless all indices are in ``range(length)``.
 
-    For the message, ``start`` is the position in ``vector`` of the first of them.
+    For the message, ``name`` is that of the matrix, and ``start`` the position of the first index in the
+    vector that is called ``vector``.
     """
     if len(indices) and (indices.min() < 0 or indices.max() >= length):
         wrong = int(np.argmax((indices < 0) | (indices >= length)))

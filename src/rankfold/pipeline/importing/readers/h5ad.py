@@ -32,7 +32,7 @@ from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vec
 from rankfold.pipeline.units import format_bytes
 
 DECODE_FACTOR = 3
-"""Memory of reading a block, as a multiple of its size: the block itself, and chunks being decoded."""
+"""Memory of reading a block of rows, as a multiple of its size: itself, and chunks being decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,10 @@ class DatasetReader:
         return self.rows * self.columns * self.dtype.itemsize
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield blocks of rows, in whole chunks if these fit into memory; see ``RowReader``."""
+        """Yield blocks (rows, columns), of whole chunks if these fit into memory, with the bytes read so far.
+
+        ``MemoryBudgetError`` if a chunk does not fit; see ``RowReader``.
+        """
         row = self.columns * self.dtype.itemsize
         chunk_bytes = 2 * self.chunk[0] * self.chunk[1] * self.dtype.itemsize
         if chunk_bytes + row > memory_bytes:
@@ -80,13 +83,14 @@ class DatasetVector:
         self.dataset, self.name = dataset, name
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read the elements ``start:stop``."""
+        """Read the elements ``start:stop``, in native byte order."""
         return _read(self.dataset, start, stop, self.name)
 
 
 def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader | None:
-    """Reader of the matrix ``key`` of the file, by default ``X``; None for a data
-    frame, of which any part can be read.
+    """Reader of the matrix ``key``, a path in the file; ``X`` if it is empty.
+
+    None for a data frame, of which any part can be read.
     """
     key = key or "X"
     name = f"{path}::{key}"
@@ -166,7 +170,7 @@ def _read(dataset: Any, start: int, stop: int, name: str) -> npt.NDArray[Any]:
 
 
 def _matrices(file: Any, h5py: Any) -> list[str]:
-    """Names of matrices for messages: those with two axes, and sparse ones."""
+    """Text for messages on each matrix, dense or sparse, or data frame in an open file: name, shape, type."""
     matrices = []
     for key in (
         "X",

@@ -39,7 +39,7 @@ TYPES = {
     "unsigned-integer": "uint64",
     "pattern": "float32",
 }
-"""Type of the values by the field of the header; a pattern, which stores none, is a matrix of ones."""
+"""NumPy type of the values by the field of the header; a pattern, which stores none, is a matrix of ones."""
 
 WHOLE = rb"[+-]?\d++"
 NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?|(?i:nan|inf(?:inity)?))"
@@ -49,7 +49,7 @@ VALUES = {"real": NUMBER, "double": NUMBER, "integer": WHOLE, "unsigned-integer"
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 LINE_FACTOR = 24
-"""Memory of parsing, as a multiple of the text: a line of 6 bytes is two indices and a value, twice."""
+"""Memory of parsing, as a multiple of the bytes of text: a line of 6 is two indices and a value, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
 
@@ -111,7 +111,10 @@ class CoordinateReader:
         return os.path.getsize(self.path)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield the entries of some lines; see ``EntryReader``."""
+        """Yield the entries of some lines at a time, each block with the bytes read so far.
+
+        See ``EntryReader``.
+        """
         total, entries_read = self.head.sizes[2], 0
         for text, line, bytes_read in _texts(self.path, self.head, memory_bytes):
             count = text.count(b"\n")
@@ -159,7 +162,10 @@ class PackedArray:
         return self.head.sizes[0] * self.head.sizes[1] * 8
 
     def unpack(self, folder: Path, progress: Any) -> Source:
-        """Write the values, in the order of the file, to a ``.npy`` file, and open it."""
+        """Write the values, in the order of the file, to a ``.npy`` file in ``folder``, and open it.
+
+        ``progress`` is called with the number of bytes written so far.
+        """
         dtype, target, numbers_read = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
@@ -192,7 +198,7 @@ class PackedArray:
 
 
 def matrix_market_reader(path: str, options: ReadOptions) -> CoordinateReader | Archive:
-    """Reader of a file, chosen by its header."""
+    """Reader of the MatrixMarket file at ``path``, sparse or dense by its header."""
     try:
         with open_text(path) as file:
             head = _head(file, path)
@@ -238,8 +244,9 @@ def _head(file: IO[bytes], path: str) -> _Head:
 
 
 def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of nonempty lines, the number of their first line, and the bytes
-    of the file read so far.
+    """Yield blocks of nonempty lines below the header, the number of their first line, and the bytes read.
+
+    Parsing of a block takes about ``memory_bytes``; lines count from 1, bytes are those of the stored file.
     """
     size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
@@ -259,7 +266,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
 
 
 def _without_empty_lines(block: bytes) -> bytes:
-    """The lines without empty ones, each with its end; a quick test finds most blocks free of empty lines."""
+    """The lines of a block of text without empty ones, each with its line feed at the end."""
     block = block.replace(b"\r", b"").strip()
     if any(begin in block for begin in (b"\n\n", b"\n ", b"\n\t")):
         block = re.sub(rb"\s*\n\s*", b"\n", block)
@@ -267,7 +274,10 @@ def _without_empty_lines(block: bytes) -> bytes:
 
 
 def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
-    """Raise for the first line that is not an entry, or a value; checks 130 MB of text a second."""
+    """Raise ``ChunkError`` for the first line of ``text`` that is not an entry, or a value, by the header.
+
+    ``name`` is that of the file, ``first`` the number of the first line in it. It checks 130 MB a second.
+    """
     grammar, what = _grammar(head.layout, head.field)
     end = grammar.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
     if end < len(text):
@@ -278,7 +288,7 @@ def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
 
 @functools.cache
 def _grammar(layout: str, kind: str) -> tuple[re.Pattern[bytes], str]:
-    """Regular expression that matches any number of lines, and a description of one line."""
+    """Regular expression that matches any number of lines of a layout and field, and words for one line."""
     number = "a whole number" if "integer" in kind else "a number"
     if layout == "array":
         words, what = [VALUES[kind]], number
@@ -290,7 +300,10 @@ def _grammar(layout: str, kind: str) -> tuple[re.Pattern[bytes], str]:
 
 
 def _bad_line(name: str, message: str, first: int) -> DataError:
-    """Error from a message of the parser, with the line counted in the file; a block has two header lines."""
+    """Error from a message of the parser about a block whose first line is line ``first`` of file ``name``.
+
+    The parser counts the lines of the block after a header of two lines.
+    """
     place = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
     where = f", line {first + int(place[1]) - 3}" if place else f", after line {first - 1}"
     return ChunkError(f"{name}{where}: {place[2] if place else message} Repair or restore the file")

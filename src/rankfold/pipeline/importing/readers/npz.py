@@ -34,7 +34,7 @@ from rankfold.pipeline.importing.readers.reader import Archive, copy_stream
 MEMBER_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 HEADER_BYTES = 2**16
-"""Upper bound of the bytes of the header of a member."""
+"""Upper bound on the bytes of the ``.npy`` header of a member."""
 
 MEMBER_LAYOUTS = {"csr": "rows", "csc": "columns"}
 
@@ -58,7 +58,10 @@ class PackedMember:
         return ()
 
     def unpack(self, folder: Path, progress: Any) -> Source:
-        """Write the decompressed member to a ``.npy`` file, and open it."""
+        """Write the decompressed member to a ``.npy`` file in ``folder``, and open it.
+
+        ``progress`` is called with the number of bytes written so far.
+        """
         target = folder / "member.npy"
         with open_zip(self.path) as archive:
             try:
@@ -72,7 +75,11 @@ class PackedMember:
 
 
 def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletReader | None:
-    """Reader of a ``.npz`` file from its beginning; None if any part of the matrix can be read."""
+    """Reader of the matrix ``part`` of a ``.npz`` file from its beginning; None for a dense, plain one.
+
+    A plain one is not compressed, so any part of it can be read. If ``part`` is empty, it is the only matrix
+    of the file, which may be sparse.
+    """
     if not part and is_sparse(path):
         return _sparse(path, npz_members(path))
     member = choose_member(path, part)
@@ -81,7 +88,7 @@ def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletRead
 
 
 def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | TripletReader:
-    """Reader of a file of ``scipy.sparse.save_npz``."""
+    """Reader of a file of ``scipy.sparse.save_npz``; ``members`` are its arrays by name."""
     with open_zip(path) as archive:
         small = {name: _whole(archive, path, name) for name in ("format", "shape")}
     if small["format"].size != 1:
@@ -128,7 +135,7 @@ class ForwardVector:
         (self.length,), _, self.dtype = header_in(file)
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Read the next ``stop - start`` elements."""
+        """Read the next ``stop - start`` elements; ``start`` must be the ``stop`` of the previous call."""
         byte_count = (stop - start) * self.dtype.itemsize
         try:
             data = self.file.read(byte_count)

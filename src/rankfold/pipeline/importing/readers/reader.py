@@ -19,7 +19,7 @@ from rankfold.pipeline.data.source import Source
 
 
 class Entries(NamedTuple):
-    """Stored values of a sparse matrix, with the row and the column of each: three vectors (count,)."""
+    """Stored values of a sparse matrix, with indices of their rows and columns: three vectors (count,)."""
 
     rows: npt.NDArray[Any]
     columns: npt.NDArray[Any]
@@ -39,7 +39,7 @@ class MatrixFile(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """Bytes to read in all; with each block, readers yield how many have been read."""
+        """Bytes to read in all, of which readers yield the number read so far with each block."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,10 +54,11 @@ class RowReader(MatrixFile, Protocol):
         """Number of columns."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Yield blocks (rows, columns) from first to last, each with the bytes of the file read so far.
+        """Yield arrays (rows, columns) from first to last, each with the bytes read so far.
 
-        A block is valid until the next is read. Raises ``ChunkError`` for a damaged file and ``DataError``
-        for text that is no number.
+        Reading a block takes about ``memory_bytes``; bytes read are those of ``total_bytes``. A block is
+        valid until the next is read. Raises ``ChunkError`` for a damaged file and ``DataError`` for text that
+        is no number.
         """
 
 
@@ -75,11 +76,12 @@ class EntryReader(MatrixFile, Protocol):
 
     @property
     def in_row_order(self) -> bool:
-        """True if rows never decrease, and a block holds whole rows."""
+        """True if row indices never decrease from entry to entry, and each block holds whole rows."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Yield blocks of stored values, with checked indices, each with the bytes
-        of the file read so far.
+        """Yield blocks of stored values, with checked indices, each with the bytes read so far.
+
+        Reading a block takes about ``memory_bytes``; bytes read are those of ``total_bytes``.
         """
 
 
@@ -106,14 +108,17 @@ class Archive(Protocol):
         """Notes for the owner of the file: how it was understood where it was ambiguous."""
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Unpack the file into ``folder`` and open the unpacked one.
+        """Unpack the matrix to a file in ``folder``, and open that.
 
         ``progress`` is called with the number of bytes written so far.
         """
 
 
 def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
-    """Copy the remaining bytes of ``file`` to ``target``; ``ValueError`` if there are more than ``most``."""
+    """Copy the remaining bytes of ``file`` to a new file; ``ValueError`` if there are more than ``most``.
+
+    ``progress`` is called with the number of bytes copied so far.
+    """
     byte_count = 0
     with open(target, "wb") as out:
         while piece := file.read(COPY_BYTES):
@@ -125,6 +130,6 @@ def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], 
 
 
 def write_columns_header(out: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
-    """Write the header of a ``.npy`` file in Fortran order, whose values follow column by column."""
+    """Write the header of a ``.npy`` file of ``shape`` in Fortran order, whose values follow by columns."""
     header = {"descr": dtype.str, "fortran_order": True, "shape": shape}
     np.lib.format.write_array_header_2_0(out, header)

@@ -22,13 +22,11 @@ from rankfold.pipeline.formats.tables.parquet import (
 from rankfold.pipeline.importing.readers.reader import write_columns_header
 
 PAGE_BYTES = 2**20
-"""Bytes of a page, as writers usually choose. For every column, a page, its dictionary
-and its bytes are held.
-"""
+"""Bytes of a page, as writers usually choose. For each column a page is held, its dictionary and bytes."""
 
 
 def fit_columns(table: ParquetReader, memory_bytes: int) -> ParquetReader | WideTable:
-    """The table itself if pages of all its columns fit into half of the memory; else a ``WideTable``."""
+    """The table itself if a page of each column fits into half of the memory; else a ``WideTable``."""
     if table.list_length is not None or _table_page_bytes(table) <= memory_bytes // 2:
         return table
     return WideTable(table, memory_bytes)
@@ -40,7 +38,10 @@ def _table_page_bytes(table: ParquetReader) -> int:
 
 
 def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
-    """Approximate memory of a page of each of the columns, in the row group with the largest pages."""
+    """Approximate bytes of memory of a page of each of the columns ``names``, decoded.
+
+    ``metadata`` are those of a Parquet file, of which the row group with the largest pages counts.
+    """
     return max(
         (
             sum(3 * min(chunk.total_uncompressed_size, PAGE_BYTES) for chunk in chunks)
@@ -62,8 +63,9 @@ class WideTable:
 
     @property
     def at_a_time(self) -> int:
-        """Number of columns whose pages take a quarter of the memory; the allocator
-        keeps about as much again.
+        """Number of columns read at a time: their pages take a quarter of the memory.
+
+        The allocator keeps about as much again.
         """
         return max(1, self.memory_bytes // 4 // (3 * PAGE_BYTES))
 
@@ -83,7 +85,10 @@ class WideTable:
         return self.table.rows * self.table.columns * self.table.dtype.itemsize
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write some columns at a time to a ``.npy`` file in Fortran order, and open it."""
+        """Write some columns at a time to a ``.npy`` file in Fortran order in ``folder``, and open it.
+
+        ``progress`` is called with the number of bytes written so far.
+        """
         target, dtype, rows = folder / "columns.npy", self.table.dtype, self.table.rows
         with open(target, "wb") as out:
             write_columns_header(out, dtype, (rows, self.table.columns))
@@ -104,6 +109,6 @@ class WideTable:
 
 
 def _give_back(path: str) -> None:
-    """Return memory that Arrow and the heap keep for later use, since the import does not need it again."""
+    """Return memory that Arrow and the heap keep for later use to the system; ``path`` is for messages."""
     load_arrow(path).default_memory_pool().release_unused()
     return_freed_memory()
