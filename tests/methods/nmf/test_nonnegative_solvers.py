@@ -13,6 +13,7 @@ from sklearn import decomposition
 from test_nonnegative import parts
 
 import rankfold as rf
+from rankfold.methods.nmf import alternation
 from rankfold.methods.nmf.row_solvers import Pivoting
 
 Array = npt.NDArray[Any]
@@ -393,3 +394,18 @@ def test_units_out_of_range_are_refused(size: float) -> None:
     x = parts(200, 30, 3)
     with pytest.raises(rf.RankfoldError, match=r"leave the range of float32\. Store them in other units"):
         rf.nmf((x * size).astype(np.float32), 3)
+
+
+def test_a_step_leaves_the_factor_it_begins_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rank 1 as well, where a transposed factor is contiguous: the error is computed from both."""
+    improve, kept = alternation.improve_short, list[bool]()
+
+    def spied(model: Any, factors: Any, *args: Any, **how: Any) -> Any:
+        before = factors.short.copy()
+        update = improve(model, factors, *args, **how)
+        kept.append(bool((before == factors.short).all() and (update.short != before).any()))
+        return update
+
+    monkeypatch.setattr(alternation, "improve_short", spied)
+    rf.nmf(parts(200, 30, 3), 1, passes=3, tol=0)
+    assert kept and all(kept)

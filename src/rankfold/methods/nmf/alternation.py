@@ -274,7 +274,7 @@ def improve_short(
     long, short = model.penalties(share)
     sizes = sizes_of(state)
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
-    gram, short_rows = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
+    gram, short_rows = state["gram"] + np.diag(diagonal), factors.short.T.copy()
     right = np.ascontiguousarray(product.T)
     solver.improve(gram, right.copy(), linear, short_rows, fresh=False)
     new = model.round_to_type(short_rows.T)
