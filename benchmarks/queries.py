@@ -73,7 +73,7 @@ def faiss(folder: Path, scratch: Path) -> Answers:
 
     library.omp_set_num_threads(1)
     x, q = np.load(folder / "x.npy"), np.load(folder / "q.npy")
-    index = library.index_factory(COLUMNS, f"IVF{int(np.sqrt(len(x)))},Flat")
+    index: Any = library.index_factory(COLUMNS, f"IVF{int(np.sqrt(len(x)))},Flat")
 
     def make() -> None:
         index.train(x[::2])

@@ -25,38 +25,40 @@ Float64 = npt.NDArray[np.float64]
 FEWEST_COLUMNS = 48
 """Rows shorter than this are compared whole: a product takes hardly longer than its bounds."""
 
-WORTH_FLOPS = 2e10
+WORTH_FLOPS = 1e11
 """Floating-point operations of a search from which on a sample is worth reading."""
 
-SAMPLE_ROWS, PLACES = 2048, 64
+SAMPLE_ROWS, PLACES = 1024, 64
 """Most rows of the sample, and the places that they are read at."""
 
-SAMPLE_QUERIES = 256
+SAMPLE_QUERIES = 192
 """Rows of the sample that are compared with all of it."""
 
 DIRECTIONS = (12, 16, 24, 32, 48, 64, 96, 128, 192)
 """Numbers of directions that are tried."""
 
-PAIR_COST = 16.0
-"""Columns of a product that take as long as bounding a pair."""
+PAIR_COST = 25.0
+"""Columns of a product that take as long as testing the bound of a pair."""
 
-MEASURE_COST = 4.0
-"""Columns of a product that take as long as a column of a pair that is measured."""
+DISTANCE_COST = 9.0
+"""Columns of a product that take as long as a column of a distance: its rows lie apart in memory, and there
+are twice as many as in the end, since limits fall along a search."""
 
-PROGRESS = 3.0
-"""Pairs that are measured for each whose bound is below the final limit: limits fall along a search."""
+WHOLE_LIST_COST, LIST_COST = 1.5e6, 4e6
+"""Columns of a product, times rows, that take as long as filling the lists of rows: by products of whole
+rows, and by others, which measure more pairs before limits have fallen."""
 
-WORTH_IT = 0.7
+WORTH_IT = 0.8
 """Share of the cost of whole rows below which directions are taken."""
 
 
 def choose_basis(source: Source, metric: int, shift: Float64 | None, k: int, pairs: float) -> Float64 | None:
-    """Orthonormal directions (columns, r) for a search of ``k`` neighbors among ``pairs`` pairs, or None.
+    """Orthonormal directions (columns, r) for a search of ``k`` neighbors among ``pairs`` pairs of rows.
 
-    The number of directions is that of least cost on pairs of a sample, of which None is no more than
-    ``WORTH_IT`` of the cost of whole rows.
+    The number of directions is that of least cost on pairs of a sample. None if it is more than ``WORTH_IT``
+    of the cost of whole rows, or if the search is too short for a sample.
     """
-    columns, (rows, _) = source.shape[1], source.shape
+    rows, columns = source.shape
     if columns < FEWEST_COLUMNS or 2 * columns * pairs < WORTH_FLOPS:
         return None
     places, view = min(PLACES, rows), View(source, Orientation.ROWS)
@@ -70,11 +72,11 @@ def choose_basis(source: Source, metric: int, shift: Float64 | None, k: int, pai
         if not np.isfinite(np.einsum("ij,ij->", x, x)):
             return None
     basis = _leading_directions(x, min(DIRECTIONS[-1], columns - 1))
-    known = max(1, min(len(x) - 1, math.ceil(k * len(x) / rows)))
-    costs = {r: _cost(x, basis[:, :r], known, metric) for r in DIRECTIONS if r <= basis.shape[1]}
+    costs = _costs(x, basis, max(1, min(len(x) - 1, math.ceil(k * len(x) / rows))), metric)
     best = min(costs, key=costs.__getitem__, default=0)
-    whole = columns + PAIR_COST
-    return np.ascontiguousarray(basis[:, :best]) if best and costs[best] < WORTH_IT * whole else None
+    whole = columns + PAIR_COST + WHOLE_LIST_COST / rows
+    is_worth_it = best > 0 and costs[best] + LIST_COST / rows < WORTH_IT * whole
+    return np.ascontiguousarray(basis[:, :best]) if is_worth_it else None
 
 
 def _leading_directions(x: Float64, count: int) -> Float64:
@@ -89,19 +91,29 @@ def _leading_directions(x: Float64, count: int) -> Float64:
     return np.asarray(found)
 
 
-def _cost(x: Float64, basis: Float64, known: int, metric: int) -> float:
-    """Cost of a pair of rows, in columns of a product: its bound, and its distance where that is measured."""
-    z = np.empty((len(x), basis.shape[1] + 1), np.float32)
-    project(x, basis, z)
+def _costs(x: Float64, basis: Float64, known: int, metric: int) -> dict[int, float]:
+    """Cost of a pair of rows by number of directions, in columns of a product.
+
+    It is that of its bound, and of its distance where the bound is below the limit of some sampled rows
+    (queries): the distance of the ``known``-th of their nearest rows in the sample.
+    """
     queries = np.linspace(0, len(x) - 1, min(SAMPLE_QUERIES, len(x))).astype(np.intp)
-    own = np.arange(len(queries)), queries
     norms = np.zeros(len(x)) if metric == Metric.INNER_PRODUCT else np.einsum("ij,ij->i", x, x) / 2
-    both = x, z.astype(np.float64)
-    exact, bounds = (norms[queries, None] + norms - each[queries] @ each.T for each in both)
-    exact[own] = bounds[own] = np.inf
+    terms = norms[queries, None] + norms
+    exact = terms - x[queries] @ x.T
+    exact[np.arange(len(queries)), queries] = np.inf
     limits = np.partition(exact, known - 1, axis=1)[:, known - 1, None]
-    measured = float((bounds <= limits).mean()) * PROGRESS
-    return float(z.shape[1] + PAIR_COST + measured * MEASURE_COST * x.shape[1])
+    costs = dict[int, float]()
+    for count in DIRECTIONS:
+        if count > basis.shape[1]:
+            break
+        z = np.empty((len(x), count + 1), np.float32)
+        project(x, basis[:, :count], z)
+        measured = float((terms - z[queries] @ z.T <= limits).mean())
+        costs[count] = count + 1 + PAIR_COST + measured * DISTANCE_COST * x.shape[1]
+        if costs[count] > 1.5 * min(costs.values()):
+            break
+    return costs
 
 
 def project(x: Float64, basis: Float64, out: Float32) -> None:
