@@ -143,7 +143,8 @@ def test_a_projected_product_bounds_the_distance(seed: int, rank: int, offset: f
 
 def test_directions_are_taken_where_they_save_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projection, "WORTH_FLOPS", 0.0)
-    monkeypatch.setattr(projection, "LIST_COST", 0.0)  # which is less the more rows there are
+    monkeypatch.setattr(projection, "WHOLE_LIST_COST", 0.0)
+    monkeypatch.setattr(projection, "LIST_COST", 0.0)  # both are less the more rows there are
     flat = np.random.default_rng(0).standard_normal((3000, 100))
     low = near_a_plane(3000, 400)
 
