@@ -127,27 +127,31 @@ def near_case(shape: tuple[int, int], dtype: str) -> Case:
     scales = [1 / np.sqrt(np.maximum(2 * each.astype(float), 1e-3)) for each in (near_i, near_j)]
     scales[0][0] = 0
 
-    def short(rows: Array, scale: Array) -> Array:
+    def short(rows: Array, scale: Array, count: int, more: int) -> Array:
         wide = rows.astype(float) * scale[:, None]
-        return np.hstack([wide[:, : d // 2], np.linalg.norm(wide[:, d // 2 :], axis=1)[:, None]])
+        rests = [np.linalg.norm(wide[:, first:], axis=1)[:, None] for first in (count, more)]
+        leading = [wide[:, :count], rests[0]]
+        return np.hstack(leading if more == count else [*leading, wide[:, count:more], rests[1]])
 
     inputs = {"x": x, "y": y, "scale_x": scales[0], "scale_y": scales[1]}
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
         for metric, diagonal in itertools.product(neighbors.BY_PRODUCTS, (-p, 1)):
+            count, more = (d // 2, d // 2) if diagonal == 1 else (d // 4, d // 2)
             is_cosine = metric == neighbors.Metric.COSINE
             factors = scales if is_cosine else [np.ones(p), np.ones(q)]
-            z = [short(each, factor) for each, factor in zip((x, y), factors, strict=True)]
-            terms = [(each**2).sum(axis=1) / 2 * (1 - 1e-5) for each in z]
+            z = [short(each, factor, count, more) for each, factor in zip((x, y), factors, strict=True)]
+            leading = [each[:, : count + 1] for each in z]
+            terms = [(each**2).sum(axis=1) / 2 * (1 - 1e-5) for each in leading]
             if metric == neighbors.Metric.INNER_PRODUCT:
                 terms = [-1e-5 * each for each in terms]
-            tile = [each.astype(np.float32) for each in (z[0] @ z[1].T, *terms)]
+            tile = [each.astype(np.float32) for each in (leading[0] @ leading[1].T, *terms, *z)]
             rows, columns = fill(p, 3, np.inf, neighbors.EMPTY), fill(q, 2, np.inf, neighbors.EMPTY)
             columns[0][::3] = -np.inf
             lists = {"keys_i": rows[0], "ids_i": rows[1], "keys_j": columns[0], "ids_j": columns[1]}
             where = {"first_i": 2**40, "first_j": 2**33, "diagonal": diagonal}
-            assert body(*tile, *a.values(), metric=metric, **lists, **where) >= 0
+            assert body(*tile, *a.values(), leading=count + 1, metric=metric, **lists, **where) >= 0
             outputs |= listed(f"{metric.name} {diagonal} rows", *rows)
             outputs |= listed(f"{metric.name} {diagonal} columns", *columns)
         return outputs

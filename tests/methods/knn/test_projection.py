@@ -15,6 +15,7 @@ import rankfold as rf
 from rankfold.kernels.neighbors.bounds import near
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn import knn, projection
+from rankfold.methods.knn.projection import Directions
 from rankfold.pipeline.formats import open_source
 
 Array = npt.NDArray[Any]
@@ -52,15 +53,15 @@ def both_ways(always: pytest.MonkeyPatch, x: Any, **how: Any) -> tuple[list[byte
     used = []
 
     def spied(*args: Any) -> Any:
-        used.append(projection.choose_basis(*args))
+        used.append(projection.choose_directions(*args))
         return used[-1]
 
     with always.context() as patch:
-        patch.setattr(knn, "choose_basis", spied)
+        patch.setattr(knn, "choose_directions", spied)
         projected = bytes_of(rf.knn(x, **how))
     assert used == [] or used[0] is not None  # none is asked for where products are in float64
     with always.context() as patch:
-        patch.setattr(knn, "choose_basis", lambda *_: None)
+        patch.setattr(knn, "choose_directions", lambda *_: None)
         return projected, bytes_of(rf.knn(x, **how))
 
 
@@ -80,10 +81,12 @@ def test_queries_have_the_neighbors_of_whole_rows(always: pytest.MonkeyPatch, me
     assert projected == whole
 
 
-def test_partitions_find_what_they_find_of_whole_rows(always: pytest.MonkeyPatch) -> None:
-    x = near_a_plane(4000, 50).astype(np.float32)
-    how: dict[str, Any] = {"k": 8, "solver": "approximate", "min_recall": 0.9, "partition_rows": 200}
-    projected, whole = both_ways(always, x, **how)
+@pytest.mark.parametrize("numbers", [(4,), (12,), (30,)])
+def test_more_directions_change_no_byte(always: pytest.MonkeyPatch, numbers: tuple[int, ...]) -> None:
+    """Bounded closer by three times as many, and by these alone."""
+    always.setattr(projection, "NUMBERS", numbers)
+    always.setattr(projection, "CLOSER_COST", -np.inf)
+    projected, whole = both_ways(always, near_a_plane(1200, 90, noise=0.5).astype(np.float32), k=7)
     assert projected == whole
 
 
@@ -127,18 +130,22 @@ def test_a_projected_product_bounds_the_distance(seed: int, rank: int, offset: f
     x = rng.standard_normal((40, 8)) * rng.choice([1e-4, 1.0, 30.0], 8) + offset * rng.standard_normal(8)
     if metric == Metric.COSINE:
         x /= np.linalg.norm(x, axis=1, keepdims=True)
-    basis = np.linalg.qr(rng.standard_normal((8, rank)))[0]
-    z = np.empty((40, rank + 1), np.float32)
-    projection.project(x, basis, z)
+    directions = Directions(np.linalg.qr(rng.standard_normal((8, rank)))[0], int(rng.integers(1, rank + 1)))
+    z = np.empty((40, directions.columns), np.float32)
+    directions.project(x, z)
     norms = np.einsum("ij,ij->i", x, x)
-    terms = near(norms, rank + 1, metric, np.dtype(np.float32))
-    bounds = terms[:, None] + terms - z @ z.T
+    terms = near(norms, directions.columns, metric, np.dtype(np.float32))
+    leading, rest = z[:, : directions.leading], np.delete(z, directions.leading - 1, axis=1)
+    closer = rest if rank > directions.multiplied else leading
+    bounds = np.stack([terms[:, None] + terms - each @ each.T for each in (leading, closer)])
     wide = x.astype(np.longdouble)
     if metric == Metric.INNER_PRODUCT:
         exact = -(wide @ wide.T)
     else:
         exact = ((wide[:, None] - wide) ** 2).sum(axis=2) / 2
     assert (bounds <= exact).all()
+    if metric != Metric.INNER_PRODUCT:
+        assert (bounds[1] >= bounds[0] - 1e-6 * (terms[:, None] + terms)).all(), "the second is closer"
 
 
 def test_directions_are_taken_where_they_save_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +155,13 @@ def test_directions_are_taken_where_they_save_time_alone(monkeypatch: pytest.Mon
     flat = np.random.default_rng(0).standard_normal((3000, 100))
     low = near_a_plane(3000, 400)
 
-    def chosen(x: Array, metric: Metric = Metric.EUCLIDEAN) -> Array | None:
-        return projection.choose_basis(open_source(x), metric, None, 10, len(x) ** 2 / 2)
+    def chosen(x: Array, metric: Metric = Metric.EUCLIDEAN) -> Directions | None:
+        return projection.choose_directions(open_source(x), metric, None, 10, len(x) ** 2 / 2)
 
     assert chosen(flat) is None
-    basis = chosen(low)
-    assert basis is not None and basis.shape[0] == 400 and basis.shape[1] <= 64
-    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+    found = chosen(low)
+    assert found is not None and found.basis.shape[0] == 400 and found.multiplied <= 64
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(found.basis.shape[1]), atol=1e-12)
     assert chosen(low, Metric.COSINE) is not None
     assert chosen(np.full((3000, 100), np.inf)) is None  # what is refused is refused elsewhere, by name
     monkeypatch.undo()

@@ -210,11 +210,14 @@ def measure_near(
     products: Array,
     near_i: Array,
     near_j: Array,
+    z_i: Array,
+    z_j: Array,
     x: Array,
     y: Array,
     scale_x: Float64,
     scale_y: Float64,
     *,
+    leading: int,
     metric: int,
     keys_i: Float64,
     ids_i: Int64,
@@ -228,11 +231,14 @@ def measure_near(
 
     Parameters
     ----------
-    products : (p, q) float32 or float64
-        Upper bounds of inner products of p rows with q others, but for the roundings that ``near_i`` and
-        ``near_j`` allow for: those of projected rows, for instance.
-    near_i, near_j : (p,), (q,)
+    products : (p, q) float32
+        Products of p projected rows with q others, in their first ``leading`` columns: upper bounds of inner
+        products, but for the roundings that ``near_i`` and ``near_j`` allow for.
+    near_i, near_j : (p,), (q,) float32
         As for ``scan_pairs``.
+    z_i, z_j : (p, c), (q, c) float32
+        The projected rows. If c is more than ``leading``, all of their columns but that before
+        ``leading`` have a product that bounds more closely.
     x, y : (p, d) and (q, d) float32, float64 or uint8, of one type
         Rows as they are stored.
     scale_x, scale_y, metric
@@ -259,7 +265,8 @@ def measure_near(
         for j in range(max(0, i + diagonal), len(y)):
             bound = near_i[i] + near_j[j] - products[i, j]
             far = max(half(root, metric) if root > -np.inf else root for root in (keys_i[i, 0], keys_j[j, 0]))
-            if bound <= far:
+            closer = bound + z_i[i, leading - 1] * z_j[j, leading - 1] - z_i[i, leading:] @ z_j[j, leading:]
+            if bound <= far and (z_i.shape[1] == leading or closer <= far):
                 key = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
                 _take(keys_i[i], ids_i[i], key, first_j + j)
                 _take(keys_j[j], ids_j[j], key, first_i + i)

@@ -91,14 +91,17 @@ class Rows:
 
     raw: Array
     copy: npt.NDArray[np.float32] | None
-    """Rows as they are multiplied on the host; None for metrics that products do not bound. Of projected rows
-    (rows, r + 1): coordinates in r directions, and the length of the rest."""
+    """Rows as they are multiplied on the host, (rows, columns); None for metrics that products do not bound.
+    Of projected rows coordinates, and lengths of what these leave, (rows, leading or more)."""
 
     norms: Float64
     """(rows,) squared norms of the rows that the copy is of."""
 
     scale: Float64
     """(rows,) reciprocal norms for cosine, else ones."""
+
+    leading: int = 0
+    """Number of the first columns of the copy that are multiplied, if rows are projected; else 0."""
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -111,13 +114,15 @@ class Rows:
     @property
     def projected(self) -> bool:
         """True if the copy is of projected rows, whose products are upper bounds of those of rows."""
-        return self.copy is not None and self.copy.shape[1] != self.raw.shape[1]
+        return self.leading > 0
 
     def part(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` of these."""
         copy = None if self.copy is None else self.copy[start:stop]
         some = slice(start, stop)
-        return Rows(self.first + start, self.raw[some], copy, self.norms[some], self.scale[some])
+        return Rows(
+            self.first + start, self.raw[some], copy, self.norms[some], self.scale[some], self.leading
+        )
 
 
 GROUPS = 64

@@ -32,7 +32,7 @@ from rankfold.methods.knn.graph import (
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds, warm_lists, way_of
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.precomputed import plan_precomputed, require_distances, search_precomputed
-from rankfold.methods.knn.projection import choose_basis
+from rankfold.methods.knn.projection import Directions, choose_directions
 from rankfold.methods.knn.request import METRICS, NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs, warm_sparse
@@ -173,15 +173,19 @@ class Neighbors:
             rows = np.union1d(rows, [self.earlier.rows])
         return Pairs(rows, None if self.queries is None else block_edges(self.source.row_grid, columns))
 
-    def fold(self, shift: Float64 | None, *, precise: bool, basis: Float64 | None = None) -> NearestPairs:
+    def fold(
+        self, shift: Float64 | None, *, precise: bool, directions: Directions | None = None
+    ) -> NearestPairs:
         """Fold that compares pairs of blocks of dense rows, and keeps the nearest of each row.
 
         ``shift`` (columns,) or None is subtracted from rows before products; ``precise``: these are in
-        float64; ``basis``: directions in which rows are multiplied, see ``BlockReader``.
+        float64; ``directions``: those in which rows are multiplied, see ``BlockReader``.
         """
         code, function = self.parameters.code, self.parameters.function
         by_products = self._by_products()
-        readers = [BlockReader(side, code, shift, by_products, basis) for side in (self.left, self.source)]
+        readers = [
+            BlockReader(side, code, shift, by_products, directions) for side in (self.left, self.source)
+        ]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def sparse_fold(self, common: Int64 | None) -> NearestSparsePairs | None:
@@ -289,7 +293,7 @@ class Neighbors:
     def _search_partitions(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Search in rounds of partitions, write the lists, and return the facts, recall included."""
         shift = self.choose_shift()[0]
-        reader = BlockReader(self.source, self.parameters.code, shift, bounded=True, basis=self._basis(shift))
+        reader = BlockReader(self.source, self.parameters.code, shift, bounded=True)
         rounds = Rounds(layout_of(self), reader, self.parameters.seed)
         rounds.search(run)
         self.create_outputs(run)
@@ -336,15 +340,15 @@ class Neighbors:
             assert fold is not None  # noqa: S101 - that is what ``loops`` says
             return fold
         shift, precise = self.choose_shift()
-        basis = None if precise or device != "cpu" else self._basis(shift)
-        return self.fold(shift, precise=precise, basis=basis)
+        directions = None if precise or device != "cpu" else self._directions(shift)
+        return self.fold(shift, precise=precise, directions=directions)
 
-    def _basis(self, shift: Float64 | None) -> Float64 | None:
-        """Directions (columns, r) in which rows are multiplied, or None: see ``choose_basis``."""
+    def _directions(self, shift: Float64 | None) -> Directions | None:
+        """Directions in which rows are multiplied, or None: see ``choose_directions``."""
         if not self._by_products():
             return None
         pairs = float(self.left.shape[0]) * self.source.shape[0] / (1 if self.queries is not None else 2)
-        return choose_basis(self.source, self.parameters.code, shift, self.parameters.k, pairs)
+        return choose_directions(self.source, self.parameters.code, shift, self.parameters.k, pairs)
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
         """Fold that writes finished lists into the result, chunk by chunk.

@@ -332,7 +332,7 @@ PASSING = -1
 def _bring(work: PairWorkspace, rows: Rows) -> Rows:
     """Copy rows to the device of the task; there the device itself makes the copy for products."""
     raw, norms, scale = (work.device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
-    return Rows(rows.first, raw, rows.copy, norms, scale)
+    return Rows(rows.first, raw, rows.copy, norms, scale, rows.leading)
 
 
 def way_of(metric: str, columns: int) -> str:
@@ -390,5 +390,6 @@ def _warm_bounds(
     near, tile = np.ones(4, np.float32), np.zeros((4, 4), np.float32)
     sides: dict[str, Any] = {"keys_i": keys, "ids_i": ids, "keys_j": keys, "ids_j": ids}
     where: dict[str, Any] = {"first_i": 0, "first_j": 0, "diagonal": 1}
-    measure_near(tile, near, near, x, y, one, one, metric=metric, **sides, **where)
+    z = np.zeros((4, 2), np.float32)
+    measure_near(tile, near, near, z, z, x, y, one, one, leading=1, metric=metric, **sides, **where)
     exhaust_rows(np.zeros((4, 4)), one, one, x, y, one, one, own=np.arange(4), **measuring)

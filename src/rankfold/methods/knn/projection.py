@@ -7,7 +7,10 @@ is the one that costs least on pairs of the sample. It decides the time of a sea
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,8 +37,14 @@ SAMPLE_ROWS, PLACES = 1024, 64
 SAMPLE_QUERIES = 192
 """Rows of the sample that are compared with all of it."""
 
-DIRECTIONS = (12, 16, 24, 32, 48, 64, 96, 128, 192)
+NUMBERS = (12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of directions that are tried."""
+
+MORE = 3
+"""Directions by which distances are bounded closer, for each that is multiplied."""
+
+CLOSER_COST = 220.0
+"""Columns of a distance that take as long as what bounding it closer takes besides its columns."""
 
 PAIR_COST = 25.0
 """Columns of a product that take as long as testing the bound of a pair."""
@@ -52,11 +61,50 @@ WORTH_IT = 0.8
 """Share of the cost of whole rows below which directions are taken."""
 
 
-def choose_basis(source: Source, metric: int, shift: Float64 | None, k: int, pairs: float) -> Float64 | None:
-    """Orthonormal directions (columns, r) for a search of ``k`` neighbors among ``pairs`` pairs of rows.
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Orthonormal directions of rows: few whose products bound distances, and more that bound them closer."""
 
-    The number of directions is that of least cost on pairs of a sample. None if it is more than ``WORTH_IT``
-    of the cost of whole rows, or if the search is too short for a sample.
+    basis: Float64
+    """(n, directions), those of largest sums of squares first."""
+
+    multiplied: int
+    """Number of the first directions, in which rows are multiplied."""
+
+    @property
+    def leading(self) -> int:
+        """Columns of projected rows that are multiplied: coordinates, and the length of the rest."""
+        return self.multiplied + 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of projected rows; if there are more directions than are multiplied, their rest as well."""
+        more = self.basis.shape[1] - self.multiplied
+        return self.leading + (more + 1 if more else 0)
+
+    def project(self, x: Float64, out: Float32) -> None:
+        """Write coordinates of rows ``x`` (m, n), and lengths of what these leave, to ``out`` (m, columns).
+
+        Coordinates that are multiplied come first, then the length of what they leave, then the others, and
+        the length of what all leave. A length is never less than the true one.
+        """
+        z = x @ self.basis
+        squares = np.einsum("ij,ij->i", x, x)
+        margin = 8 * x.shape[1] * np.finfo(np.float64).eps * squares
+        top = 0
+        for first, last in itertools.pairwise(sorted({0, self.multiplied, z.shape[1]})):
+            out[:, top : top + last - first] = z[:, first:last]
+            rest = np.maximum(squares - np.einsum("ij,ij->i", z[:, :last], z[:, :last]), 0.0)
+            top += last - first + 1
+            out[:, top - 1] = np.sqrt(rest + margin) * (1 + 2.0**-22)
+
+
+def choose_directions(
+    source: Source, metric: int, shift: Float64 | None, k: int, pairs: float
+) -> Directions | None:
+    """Directions for a search of ``k`` neighbors among ``pairs`` pairs of rows, by their cost on a sample.
+
+    None if it is more than ``WORTH_IT`` of that of whole rows, or if the search is too short for a sample.
     """
     rows, columns = source.shape
     if columns < FEWEST_COLUMNS or 2 * columns * pairs < WORTH_FLOPS:
@@ -71,12 +119,13 @@ def choose_basis(source: Source, metric: int, shift: Float64 | None, k: int, pai
             x -= shift
         if not np.isfinite(np.einsum("ij,ij->", x, x)):
             return None
-    basis = _leading_directions(x, min(DIRECTIONS[-1], columns - 1))
+    basis = _leading_directions(x, min(MORE * NUMBERS[-1], columns - 1))
     costs = _costs(x, basis, max(1, min(len(x) - 1, math.ceil(k * len(x) / rows))), metric)
-    best = min(costs, key=costs.__getitem__, default=0)
+    best = min(costs, key=costs.__getitem__, default=None)
     whole = columns + PAIR_COST + WHOLE_LIST_COST / rows
-    is_worth_it = best > 0 and costs[best] + LIST_COST / rows < WORTH_IT * whole
-    return np.ascontiguousarray(basis[:, :best]) if is_worth_it else None
+    if best is None or costs[best] + LIST_COST / rows > WORTH_IT * whole:
+        return None
+    return Directions(np.ascontiguousarray(basis[:, : best[1]]), best[0])
 
 
 def _leading_directions(x: Float64, count: int) -> Float64:
@@ -91,8 +140,8 @@ def _leading_directions(x: Float64, count: int) -> Float64:
     return np.asarray(found)
 
 
-def _costs(x: Float64, basis: Float64, known: int, metric: int) -> dict[int, float]:
-    """Cost of a pair of rows by number of directions, in columns of a product.
+def _costs(x: Float64, basis: Float64, known: int, metric: int) -> dict[tuple[int, int], float]:
+    """Cost of a pair of rows, in columns of a product, by number of directions multiplied, and of all.
 
     It is that of its bound, and of its distance where the bound is below the limit of some sampled rows
     (queries): the distance of the ``known``-th of their nearest rows in the sample.
@@ -103,27 +152,25 @@ def _costs(x: Float64, basis: Float64, known: int, metric: int) -> dict[int, flo
     exact = terms - x[queries] @ x.T
     exact[np.arange(len(queries)), queries] = np.inf
     limits = np.partition(exact, known - 1, axis=1)[:, known - 1, None]
-    costs = dict[int, float]()
-    for count in DIRECTIONS:
+
+    z = x @ basis
+    lengths = np.sqrt(np.maximum(np.einsum("ij,ij->i", x, x)[:, None] - np.cumsum(z * z, axis=1), 0.0))
+
+    @functools.cache
+    def below(count: int) -> float:
+        """Share of pairs whose bound in that many directions is below the limit."""
+        short = np.hstack([z[:, :count], lengths[:, count - 1 : count]])
+        return float((terms - short[queries] @ short.T <= limits).mean())
+
+    costs = dict[tuple[int, int], float]()
+    columns = x.shape[1]
+    for count in NUMBERS:
         if count > basis.shape[1]:
             break
-        z = np.empty((len(x), count + 1), np.float32)
-        project(x, basis[:, :count], z)
-        measured = float((terms - z[queries] @ z.T <= limits).mean())
-        costs[count] = count + 1 + PAIR_COST + measured * DISTANCE_COST * x.shape[1]
-        if costs[count] > 1.5 * min(costs.values()):
-            break
+        first = count + 1 + PAIR_COST
+        costs[count, count] = first + below(count) * DISTANCE_COST * columns
+        more = MORE * count
+        if more + 2 <= columns / 2 and more <= basis.shape[1]:
+            shorter = below(count) * DISTANCE_COST * (more - count + CLOSER_COST)
+            costs[count, more] = first + shorter + below(more) * DISTANCE_COST * columns
     return costs
-
-
-def project(x: Float64, basis: Float64, out: Float32) -> None:
-    """Write the coordinates of rows x (m, n) in the directions ``basis`` (n, r), and the length of the rest.
-
-    ``out`` is (m, r + 1). The last column is never less than the length.
-    """
-    z = x @ basis
-    squares = np.einsum("ij,ij->i", x, x)
-    rest = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
-    rest += 8 * x.shape[1] * np.finfo(np.float64).eps * squares
-    out[:, :-1] = z
-    out[:, -1] = np.sqrt(rest) * (1 + 2.0**-22)

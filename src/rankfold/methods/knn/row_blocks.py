@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels._dispatch import aligned_empty
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows, square_norms
-from rankfold.methods.knn.projection import project
+from rankfold.methods.knn.projection import Directions
 from rankfold.methods.parts.panels import numbers, remedy
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
@@ -74,14 +74,13 @@ class BlockReader:
     bounded: bool
     """True if products bound the metric, so that there is a copy."""
 
-    basis: Float64 | None = None
-    """(columns, r) orthonormal directions in which the copy has coordinates, and one more number for the rest
-    of a row; None if the copy is of the rows themselves. See ``projection.py``."""
+    directions: Directions | None = None
+    """Directions in which the copy has coordinates; None if it is of the rows themselves."""
 
     @property
     def copy_columns(self) -> int:
         """Columns of the copy."""
-        return self.columns if self.basis is None else self.basis.shape[1] + 1
+        return self.columns if self.directions is None else self.directions.columns
 
     @property
     def columns(self) -> int:
@@ -107,7 +106,7 @@ class BlockReader:
     def copies(self) -> bool:
         """True if the copy of rows that is multiplied takes memory of its own."""
         plain = self.dtype == np.float32 and self.shift is None and self.metric != Metric.COSINE
-        return self.bounded and not (plain and self.basis is None)
+        return self.bounded and not (plain and self.directions is None)
 
     @property
     def lent(self) -> bool:
@@ -177,7 +176,8 @@ class BlockReader:
                 self._prepare(raw[some], None if copy is None else copy[some], norms[some], scale[some])
         if not np.isfinite(norms).all():
             self._refuse(raw, norms, start)
-        return Rows(start, raw, copy, norms, scale)
+        leading = 0 if self.directions is None else self.directions.leading
+        return Rows(start, raw, copy, norms, scale, leading)
 
     def _fetch(self, raw: Array, start: int, stop: int) -> None:
         whole = (0, self.columns)
@@ -194,7 +194,7 @@ class BlockReader:
         if not self.bounded:  # nothing is squared before it is known to be near
             norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
             return
-        if self.metric != Metric.COSINE and self.shift is None and self.basis is None:
+        if self.metric != Metric.COSINE and self.shift is None and self.directions is None:
             square_norms(raw, out=norms)
             if copy is not None and self.copies:
                 copy[...] = raw
@@ -215,10 +215,10 @@ class BlockReader:
             np.einsum("ij,ij->i", values, values, out=norms)
         if copy is None or not self.copies:
             return
-        if self.basis is None:
+        if self.directions is None:
             copy[...] = values
         else:
-            project(values, self.basis, copy)
+            self.directions.project(values, copy)
 
     def _refuse(self, raw: Array, norms: Float64, start: int) -> None:
         bad = ~np.isfinite(raw)

@@ -131,11 +131,14 @@ def measure_near(
     products: Array,
     near_i: Array,
     near_j: Array,
+    z_i: Array,
+    z_j: Array,
     x: Array,
     y: Array,
     scale_x: Float64,
     scale_y: Float64,
     *,
+    leading: int,
     metric: int,
     keys_i: Float64,
     ids_i: Int64,
@@ -149,7 +152,7 @@ def measure_near(
 
     Scratch 12 d bytes, and 4 or 8 a row and a column.
     """
-    bounds = (wide(products), plain(near_i), plain(near_j))
+    bounds = wide(products), plain(near_i), plain(near_j), plain(z_i), plain(z_j), int(leading)
     inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first_j)
     limits = np.empty(len(x), products.dtype), np.empty(len(y), products.dtype)
     scratch = np.empty(x.shape[1]), np.empty(x.shape[1], np.float32), np.empty(LANES), np.zeros(1, np.int64)
@@ -443,11 +446,25 @@ def _gains(key: float, name: int, other: int, metric: int) -> bool:
     return key != 0 or metric == INNER_PRODUCT or other < name
 
 
+def _rest_of(z_i: Array, z_j: Array, i: Index, j: Index, leading: Index) -> Any:
+    total = np.float32(0)
+    for t in range(leading, Index(z_i.shape[1])):
+        total += z_i[i, t] * z_j[j, t]
+    return total
+
+
+# Roundings of a sum in any order are allowed for in the terms of rows.
+_rest = compile_loop(_rest_of, fastmath={"reassoc", "contract", "nsz"}, called_from_python=False)
+
+
 @compile_loop
 def _measure_near(
     products: Array,
     near_i: Array,
     near_j: Array,
+    z_i: Array,
+    z_j: Array,
+    leading: int,
     x: Array,
     y: Array,
     scale_x: Float64,
@@ -470,7 +487,7 @@ def _measure_near(
     sums: Float64,
     measured: Int64,
 ) -> None:
-    q, columns = len(near_j), Index(len(row))
+    q, columns, has_rest = len(near_j), Index(len(row)), z_i.shape[1] > leading
     for j in range(q):
         far_j[j] = _limit(keys_j[j, 0], metric, widening)
     for i in range(len(near_i)):
@@ -486,6 +503,11 @@ def _measure_near(
                 of_column = bound < far_j[j] and _gains(keys_j[j, 0], ids_j[j, 0], first_i + i, metric)
                 if not of_row and not of_column:
                     continue
+                if has_rest:
+                    rest = _rest(z_i, z_j, Index(i), Index(j), Index(leading))
+                    bound += z_i[i, leading - 1] * z_j[j, leading - 1] - rest
+                    if not bound < max(far_i[i], far_j[j]):
+                        continue
                 if not is_loaded:
                     is_loaded = True
                     load(x[i], scale_x[i], metric, row)

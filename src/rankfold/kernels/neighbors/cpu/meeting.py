@@ -301,14 +301,18 @@ class _Meeting:
             if any((each.ids[:, 0] == EMPTY).any() for each in (own, others) if each is not None):
                 self._fill(a, b, own, others, tile, diagonal)
             keys, ids, _ = self._nothing(len(b)) if others is None else others
+            assert a.copy is not None and b.copy is not None  # noqa: S101 - projected rows have them
             measured += measure_near(
                 tile,
                 self._near(a, single),
                 self._near(b, single),
+                a.copy,
+                b.copy,
                 a.raw,
                 b.raw,
                 a.scale,
                 b.scale,
+                leading=a.leading,
                 metric=self.metric,
                 keys_i=own.keys,
                 ids_i=own.ids,
@@ -383,7 +387,8 @@ class _Meeting:
     def _factors(self, x: Rows, y: Rows, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         if dtype == np.float32:
             assert x.copy is not None and y.copy is not None  # noqa: S101 - bounded metrics have them
-            return x.copy, y.copy
+            leading = x.leading or x.copy.shape[1]
+            return x.copy[:, :leading], y.copy[:, :leading]
         return doubles(x, self.metric, self.shift), doubles(y, self.metric, self.shift)
 
     def settle(self, side: Side, others: Rows, uncertain: Int64, *, same: bool) -> int:
