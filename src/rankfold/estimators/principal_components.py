@@ -361,7 +361,10 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of samples in the components; of a matrix on disk as a Zarr array."""
+        """Coordinates of samples in the components, (samples, n_components).
+
+        They are a NumPy array; if ``X`` is a matrix on disk, a Zarr array.
+        """
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)

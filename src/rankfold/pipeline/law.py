@@ -340,7 +340,7 @@ class ResultLaw:
     """Constraints on the entries of its request, by name."""
 
     def of(self, name: str) -> Law:
-        """Law of the array with that name; if none is declared, its values must be finite."""
+        """Law of the array with that name: what its values must be; finite, if none is declared."""
         if is_of_step(name):
             return PREPARED.get(name.rpartition("_")[2], Law(types=(*NUMBER, *WHOLE)))
         return self.arrays.get(name, Law())

@@ -355,9 +355,9 @@ def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: In
 
 @kernel
 def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """Merge other lists (q, k') into the lists (r, k) of some rows, in place.
+    """Merge other lists (q, k') into the lists (r, k) of some rows, in place: each keeps its k nearest.
 
-    List i of the others belongs to row ``rows[i]``, which may occur several times.
+    List i of the others belongs to row ``rows[i]``, which may occur several times. An id is kept once.
     """
     for i, row in enumerate(rows.tolist()):
         for key, name in zip(other_keys[i], other_ids[i], strict=True):

@@ -151,7 +151,7 @@ class NearestPairs:
         lists = 2 * 8 * self.k
         # Flags of the blocks that each block has been compared with: packed, and a byte for each.
         blocks = 2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4
-        buffers = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
+        buffers = self.left.memory_bytes(rows) + self.right.memory_bytes(self.pairs.passing_rows)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
         list_bytes = (rows + 3 * tallest) * lists + blocks * 2 * len(self.pairs.met)
         if not self.left.bounded:
@@ -205,7 +205,7 @@ class NearestPairs:
     def workspace(self, rows: int, device: Device = HOST) -> PairWorkspace:
         """Allocate host buffers for a task that holds ``rows`` rows, and copy the shift to the device."""
         shift = None if self.left.shift is None else device.bring(self.left.shift)
-        buffers = self.left.buffer(rows), self.right.buffer(self.pairs.tallest())
+        buffers = self.left.buffer(rows), self.right.buffer(self.pairs.passing_rows)
         return PairWorkspace(*buffers, self.precise, device, shift)
 
     def holds(self, work: PairWorkspace, group: tuple[int, int]) -> bool:

@@ -47,7 +47,7 @@ GROUPS = 8
 more than eight it rises no further."""
 
 PIECES = 4
-"""Pieces for each thread into which a group is cut, since vertices have different numbers of edges."""
+"""Number of pieces for each thread into which a group of vertices is cut: they differ in numbers of edges."""
 
 
 POSITIONS, MOVES, SPREAD = "positions", "moves", "spread"

@@ -56,7 +56,7 @@ class DecodedVolume(Wrapper):
 
     @property
     def format(self) -> str:
-        """Kind of store."""
+        """Format of the file or store that is decoded, and its type, for messages."""
         return f"{self.inner.format}, packed as {self.inner.dtype}"
 
     def axis(self, number: int) -> Axis:

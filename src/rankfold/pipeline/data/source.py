@@ -330,7 +330,7 @@ class Wrapper:
 
     @property
     def path(self) -> str | None:
-        """Local file or folder; None if it has none."""
+        """Local file or folder of the wrapped source; None if that has none."""
         return getattr(self.inner, "path", None)
 
     @property

@@ -124,6 +124,11 @@ class Pairs:
         """Number of rows of the tallest block that is held or passes."""
         return max(int(np.diff(self.rows).max()), int(np.diff(self.met).max()))
 
+    @property
+    def passing_rows(self) -> int:
+        """Largest number of rows of a block that passes; 0 if there is one block, which is only held."""
+        return 0 if self.others is None and self.count == 1 else self.tallest()
+
 
 @dataclass(frozen=True, slots=True)
 class Meeting:

@@ -142,7 +142,7 @@ class Filter:
 
     @property
     def excess(self) -> float:
-        """Largest error of any group relative to its target; 1 or less is enough."""
+        """Largest error of an eigenvalue over the error allowed, in all components; 1 is enough."""
         return max(pairs.excess(self.wanted, self.tol) for pairs in self.pairs)
 
     def _save(self, part: Path) -> None:

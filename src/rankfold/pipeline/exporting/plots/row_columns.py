@@ -99,12 +99,12 @@ class Column:
         return "U" if kind in "SOT" else "f" if masked else str(kind)
 
     def among(self, wanted: Names | None) -> Column:
-        """The column for the ``wanted`` rows, in their order, if both have names; else the column itself.
+        """The column for the ``wanted`` rows, in their order; the column itself if it or they have no names.
 
         Raises
         ------
         InputError
-            A row is missing, or occurs twice.
+            The column has no row of a wanted name, or several.
         """
         places = find_places(self.names, wanted, "row", self.name, "the result")
         if places is None:
