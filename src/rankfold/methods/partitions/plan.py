@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 LIKELY_ROUNDS = 1
 """Number of rounds, each with its visits, that usually reach the recall."""
 
+MOST_SHARE = 0.5
+"""Share of the operations of all pairs below which partitions are taken: rows near many directions take
+several rounds, and are not known before."""
+
+LIST_FLOPS = 2e6
+"""Floating-point operations of a matrix product that take as long as making the list of a row in a partition,
+and merging it: some 20 microseconds."""
+
 
 def layout_of(task: Neighbors) -> Layout:
     """Number and size of the partitions for a search, and cuts of its sweeps."""
@@ -87,8 +95,8 @@ def _hindrance(task: Neighbors) -> str:
 
 
 def is_cheaper(task: Neighbors) -> bool:
-    """True if a search can be made by partitions, and that takes fewer operations than all pairs."""
-    return can_search(task) and operations(task) < pair_operations(task)
+    """True if a search can be made by partitions, in less than ``MOST_SHARE`` of the operations of all pairs."""
+    return can_search(task) and operations(task) < MOST_SHARE * pair_operations(task)
 
 
 def operations(task: Neighbors) -> float:
@@ -120,7 +128,8 @@ def _round_operations(layout: Layout) -> tuple[float, float, float]:
     average, placed = LIKELY_SPILL * layout.rows / layout.count, LIKELY_SPILL * layout.rows
     centers = layout.rows * layout.count
     each = _each(layout)
-    return centers * each, placed * average / 2 * each, placed * average * each
+    lists = placed * LIST_FLOPS
+    return centers * each, placed * average / 2 * each + lists, placed * average * each + lists
 
 
 def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
