@@ -235,7 +235,12 @@ def rows_of_page(told: dict[str, Any]) -> list[str]:
 
 
 def page(results: Path) -> str:
-    lines = ["# Approximate neighbors beside their peers", "", "Made by `benchmarks/approximate.py`.", ""]
+    lines = [
+        "# Neighbors, exact and nearly so, beside their peers",
+        "",
+        "Made by `benchmarks/approximate.py`.",
+        "",
+    ]
     clusters = json.loads((results / "approximate.json").read_text())
     real = json.loads((results / "neighbors_of_sets.json").read_text())
     sets = {"made-up clusters": (clusters, clusters["machine"])}

@@ -95,7 +95,7 @@ def _hindrance(task: Neighbors) -> str:
 
 
 def is_cheaper(task: Neighbors) -> bool:
-    """True if a search can be made by partitions, in less than ``MOST_SHARE`` of the operations of all pairs."""
+    """True if partitions can be searched, in less than ``MOST_SHARE`` of the operations of all pairs."""
     return can_search(task) and operations(task) < MOST_SHARE * pair_operations(task)
 
 
