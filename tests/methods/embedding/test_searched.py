@@ -160,7 +160,7 @@ def test_what_cannot_be_laid_out_is_told(call: Callable[[Array], Any], message: 
 
 
 def test_neighbors_of_many_rows_and_columns_are_nearly_all_true() -> None:
-    few, many = np.ones((300, 40)), np.broadcast_to(np.float32(1), (30_000, 40))
+    few, many = np.ones((300, 40)), np.broadcast_to(np.float32(1), (300_000, 40))
     recall = [rf.plan("umap", rf.open(np.asarray(x))).passes[0].name for x in (few, many[:, :10], many)]
     assert recall[0] != recall[2] and recall[1] != recall[2]
 

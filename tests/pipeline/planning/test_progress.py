@@ -152,7 +152,7 @@ def test_what_goes_along_no_rows_counts_none(sweep: str, line: str) -> None:
 
 
 def test_sweeps_that_come_again_in_each_round_have_one_line() -> None:
-    x = np.broadcast_to(np.float32(0), (60_000, 64))
+    x = np.broadcast_to(np.float32(0), (600_000, 64))
     lines = str(rf.plan("knn", x, k=10, min_recall=0.9)).splitlines()
     assert [line.split("  ")[0] for line in lines if "partitions" in line and "over matrix" in line] == [
         *("filling partitions 1 over matrix", "sending rows to other partitions 1 over matrix"),  # likely
