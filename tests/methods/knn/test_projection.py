@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rankfold.kernels.neighbors.bounds import near
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn import knn, projection
 from rankfold.methods.knn.projection import Directions
+from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.formats import open_source
 
 Array = npt.NDArray[Any]
@@ -166,3 +169,31 @@ def test_directions_are_taken_where_they_save_time_alone(monkeypatch: pytest.Mon
     assert chosen(np.full((3000, 100), np.inf)) is None  # what is refused is refused elsewhere, by name
     monkeypatch.undo()
     assert chosen(low[:100]) is None, "too few pairs to read a sample for"
+
+
+@pytest.mark.memory
+@pytest.mark.process
+def test_a_sample_takes_no_more_than_is_planned(tmp_path: Path) -> None:
+    """In the least memory that a search takes, which whole rows and their copies would fill."""
+    import zarr
+
+    zarr.create_array(
+        tmp_path / "x.zarr", data=near_a_plane(24_000, 600).astype(np.float32), chunks=(500, 600)
+    )
+    with pytest.raises(MemoryBudgetError) as refused:
+        rf.plan("knn", tmp_path / "x.zarr", k=5, threads=1, memory="1MiB")
+    program = (
+        "import sys, rankfold as rf\n"
+        "from rankfold.methods.knn import knn\n"
+        "choose, chosen = knn.choose_directions, []\n"
+        "knn.choose_directions = lambda *args: chosen.append(choose(*args)) or chosen[-1]\n"
+        "r = rf.knn(sys.argv[1], 5, threads=1, memory=int(sys.argv[2]), out=sys.argv[3])\n"
+        "last = r.run['attempts'][-1]\n"
+        "assert chosen[0] is not None\n"
+        "print(last['planned_bytes'], last['measured_bytes'])\n"
+    )
+    asked = [tmp_path / "x.zarr", refused.value.need_bytes, tmp_path / "r.zarr"]
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, asked)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    planned, measured = map(int, told.split())
+    assert measured <= planned

@@ -32,7 +32,14 @@ WORTH_FLOPS = 1e11
 """Floating-point operations of a search from which on a sample is worth reading."""
 
 SAMPLE_ROWS, PLACES = 1024, 64
-"""Most rows of the sample, and the places that they are read at."""
+"""Largest number of rows of the sample, and of places that they are read at."""
+
+SAMPLE_NUMBERS = 2**20
+"""Largest number of numbers of the sample: what is made of it takes less than the copies of whole rows that a
+plan has and projected rows leave free."""
+
+FEWEST_ROWS = 128
+"""Least number of rows of a sample that tells directions."""
 
 SAMPLE_QUERIES = 192
 """Rows of the sample that are compared with all of it."""
@@ -109,8 +116,11 @@ def choose_directions(
     rows, columns = source.shape
     if columns < FEWEST_COLUMNS or 2 * columns * pairs < WORTH_FLOPS:
         return None
-    places, view = min(PLACES, rows), View(source, Orientation.ROWS)
-    x = Sample(view, places, min(SAMPLE_ROWS, rows) // places, gives_block=False).read().astype(np.float64)
+    sampled = min(SAMPLE_ROWS, SAMPLE_NUMBERS // columns, rows)
+    if sampled < FEWEST_ROWS:
+        return None
+    places, view = min(PLACES, sampled), View(source, Orientation.ROWS)
+    x = Sample(view, places, sampled // places, gives_block=False).read().astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         if metric == Metric.COSINE:
             norms = np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
@@ -119,7 +129,7 @@ def choose_directions(
             x -= shift
         if not np.isfinite(np.einsum("ij,ij->", x, x)):
             return None
-    basis = _leading_directions(x, min(MORE * NUMBERS[-1], columns - 1))
+    basis = _leading_directions(x, min(MORE * NUMBERS[-1], columns - 1, len(x) // 2))
     costs = _costs(x, basis, max(1, min(len(x) - 1, math.ceil(k * len(x) / rows))), metric)
     best = min(costs, key=costs.__getitem__, default=None)
     whole = columns + PAIR_COST + WHOLE_LIST_COST / rows
