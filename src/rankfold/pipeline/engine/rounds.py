@@ -145,6 +145,7 @@ def _in_process(run: Run, rounds: Rounds, path: Path, state: State) -> State:
     """Make all rounds in this process; returns the last state."""
     part, last_save = rounds.part(state, Share((0, rounds.rows), threads=run.concurrency)), time.monotonic()
     state.clear()  # what a round replaces is not to stay in memory
+    rows, total = rounds.rows, rounds.rounds
 
     def on_round() -> None:
         nonlocal last_save
@@ -152,7 +153,7 @@ def _in_process(run: Run, rounds: Rounds, path: Path, state: State) -> State:
             save_arrays(path, part.arrays())
             last_save = time.monotonic()
         if run.progress:
-            run.progress(rounds.name, rounds.rows * part.made // rounds.rounds, rounds.rows)
+            run.progress(rounds.name, rows * part.made // total, rows)
 
     part.run(on_round)
     return part.arrays()
@@ -197,7 +198,8 @@ class SharedRounds:
         self.rounds.require_files()
         share = Share(self.bounds, member.part, member.threads, member.swap)
         part = self.rounds.part(load_arrays(self.path), share)
-        rows, leads, saved, last_save = self.rounds.rows, share.part == 0, part.made, time.monotonic()
+        rows, total, leads = self.rounds.rows, self.rounds.rounds, share.part == 0
+        saved, last_save = part.made, time.monotonic()
 
         def save() -> None:
             nonlocal saved, last_save
@@ -207,7 +209,7 @@ class SharedRounds:
         def on_round() -> None:
             member.look()
             if leads:
-                member.attempt.reach(0, rows * part.made // self.rounds.rounds)
+                member.attempt.reach(0, rows * part.made // total)
                 if part.is_whole and time.monotonic() - last_save > self.checkpoint_seconds:
                     save()
 

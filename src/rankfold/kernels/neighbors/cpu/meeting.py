@@ -292,6 +292,8 @@ class _Meeting:
         float64 would cost less.
         """
         single, measured, was_full = np.dtype(np.float32), 0, bool((lists_i.ids[:, 0] != EMPTY).all())
+        near_x, near_y = self._near(x, single), self._near(y, single)
+        accepting = self._nothing(len(y)) if lists_j is None else lists_j
         for i, j in tiles(len(x), len(y), TILE, same=same):
             a, b = x.part(i.start, i.stop), y.part(j.start, j.stop)
             own = lists_i.part(i)
@@ -300,12 +302,12 @@ class _Meeting:
             tile = self._tile(a, b, single, diagonal)
             if any((each.ids[:, 0] == EMPTY).any() for each in (own, others) if each is not None):
                 self._fill(a, b, own, others, tile, diagonal)
-            keys, ids, _ = self._nothing(len(b)) if others is None else others
+            keys, ids, _ = accepting.part(j)
             assert a.copy is not None and b.copy is not None  # noqa: S101 - projected rows have them
             measured += measure_near(
                 tile,
-                self._near(a, single),
-                self._near(b, single),
+                near_x[i],
+                near_y[j],
                 a.copy,
                 b.copy,
                 a.raw,
